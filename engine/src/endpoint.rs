@@ -1,6 +1,10 @@
 //! Endpoints: reliable-connected queue pairs.
 //!
-//! Decision: `docs/decisions/008-qp-number-outlives-its-cqes.md`
+//! The direct path is inlined in the posts; the verbs path is called.
+//!
+//! Decisions:
+//! - `docs/decisions/008-qp-number-outlives-its-cqes.md`
+//! - `docs/decisions/011-cold-calls-get-copies.md`
 
 use core::fmt;
 use core::mem::ManuallyDrop;
@@ -10,9 +14,10 @@ use crate::control::{
     ConnectOptions, DataInOrder, EndpointAddress, MemoryWindow, QpState, VerbsQp,
 };
 use crate::error::{ControlError, ControlErrorKind};
-use crate::path;
-use crate::request::{BindRequest, ListError, PostError, RecvRequest, SendRequest};
+use crate::path::QueuePair;
+use crate::request::{BindRequest, ListError, Message, PostError, RecvRequest, SendRequest};
 use crate::thread::SignalsBlocked;
+use mlx5_rings::PostReceives;
 use mlx5_rings::layout::{RecvLayout, SendLayout};
 use mlx5_rings::wire::LONGEST_WINDOW;
 
@@ -29,7 +34,7 @@ pub use options::{EndpointOptions, InlineShape, ThreadMode};
 /// Its completions are reported to the completion queues that it was created with.
 /// Other threads may poll these; see [`crate::CompletionQueue`].
 pub struct Endpoint {
-    path: ManuallyDrop<path::QueuePair>,
+    path: ManuallyDrop<QueuePair>,
     handle: ManuallyDrop<EndpointHandle>,
     max_inline: u32,
 }
@@ -46,10 +51,54 @@ impl Endpoint {
     /// The memory of the segments is writable, and not used otherwise until the
     /// receive completes, or until the endpoint was reset or dropped and its
     /// completion queue was polled (or has processed its commands, or was dropped) after that.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn post_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         // SAFETY: required of the caller.
-        unsafe { self.path.post_recv(request) }
+        unsafe {
+            match &mut *self.path {
+                QueuePair::Direct(path) => path.receives.post(request)?,
+                QueuePair::Verbs(path) => path.post_recv(&request.reborrow())?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether the endpoint is on the direct path, as all endpoints of its device are.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        matches!(*self.path, QueuePair::Direct(_))
+    }
+
+    /// Posts as [`Self::post_recv`] does if there is room and the request has one segment.
+    /// Returns whether the receive is posted. Makes no outlined call.
+    ///
+    /// # Safety
+    /// As for [`Self::post_recv`]; and the endpoint is on the direct path.
+    #[inline(always)]
+    pub unsafe fn try_post_recv(&mut self, request: &RecvRequest<'_>) -> bool {
+        // SAFETY: required of the caller.
+        unsafe { self.path.direct().receives.try_post(request) }
+    }
+
+    /// Posts receives of a list, with as few doorbells as the path allows, until one needs
+    /// [`Self::post_recv`]. `message` returns a message of the list, and `None` ends the list.
+    /// Returns how many are posted.
+    ///
+    /// # Safety
+    /// As for [`Self::post_recv`], for every message.
+    #[inline(always)]
+    pub unsafe fn try_post_recvs<T>(
+        &mut self,
+        list: &[T],
+        message: impl Fn(&T) -> Option<Message>,
+    ) -> usize {
+        // SAFETY: required of the caller.
+        unsafe {
+            match &mut *self.path {
+                QueuePair::Direct(path) => path.receives.try_post_messages(list, message),
+                QueuePair::Verbs(path) => path.try_post_recv_messages(list, message),
+            }
+        }
     }
 
     /// Posts several receives with one doorbell.
@@ -62,7 +111,12 @@ impl Endpoint {
     #[inline]
     pub unsafe fn post_recv_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
         // SAFETY: required of the caller.
-        unsafe { self.path.post_recv_list(requests) }
+        unsafe {
+            match &mut *self.path {
+                QueuePair::Direct(path) => path.receives.post_list(requests),
+                QueuePair::Verbs(path) => path.post_recv_list(requests),
+            }
+        }
     }
 
     /// Posts one request to the send queue.
@@ -76,10 +130,10 @@ impl Endpoint {
     /// Otherwise it is not written (for a read: writable and not used) until the
     /// request completes, or until the endpoint was reset or dropped and its
     /// completion queue was polled (or has processed its commands, or was dropped) after that.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
         // SAFETY: required of the caller.
-        unsafe { self.path.post_send(request) }
+        unsafe { self.post_send_with_data(request, 0) }
     }
 
     /// Posts a request as [`Self::post_send`] does. The `imm` field of its
@@ -90,14 +144,54 @@ impl Endpoint {
     ///
     /// # Safety
     /// As for [`Self::post_send`].
-    #[inline]
+    #[inline(always)]
     pub unsafe fn post_send_with_data(
         &mut self,
         request: &SendRequest<'_>,
         wr_data: u32,
     ) -> Result<(), PostError> {
         // SAFETY: required of the caller.
-        unsafe { self.path.post_send_with_data(request, wr_data) }
+        unsafe {
+            match &mut *self.path {
+                QueuePair::Direct(path) => path.sends.post(request, wr_data)?,
+                QueuePair::Verbs(path) => {
+                    path.post_send_with_data(&request.reborrow(), wr_data)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Posts as [`Self::post_send_with_data`] does if there is room and the request has one
+    /// segment. Returns whether the request is posted. Makes no outlined call.
+    ///
+    /// # Safety
+    /// As for [`Self::post_send`]; and the endpoint is on the direct path.
+    #[inline(always)]
+    pub unsafe fn try_post_send(&mut self, request: &SendRequest<'_>, wr_data: u32) -> bool {
+        // SAFETY: required of the caller.
+        unsafe { self.path.direct().sends.try_post(request, wr_data) }
+    }
+
+    /// Posts signalled sends of a list, those of up to `inline` bytes inline, otherwise as
+    /// [`Self::try_post_recvs`]. The `wr_data` of each is its length.
+    ///
+    /// # Safety
+    /// As for [`Self::post_send`], for every message.
+    #[inline(always)]
+    pub unsafe fn try_post_sends<T>(
+        &mut self,
+        list: &[T],
+        message: impl Fn(&T) -> Option<Message>,
+        inline: u32,
+    ) -> usize {
+        // SAFETY: required of the caller.
+        unsafe {
+            match &mut *self.path {
+                QueuePair::Direct(path) => path.sends.try_post_messages(list, message, inline),
+                QueuePair::Verbs(path) => path.try_post_send_messages(list, message, inline),
+            }
+        }
     }
 
     /// Posts a bind or an unbind of a memory window. Returns the window's new rkey.
@@ -142,16 +236,6 @@ impl Endpoint {
         Ok(key)
     }
 
-    #[inline(always)]
-    pub(crate) fn path(&self) -> &path::QueuePair {
-        &self.path
-    }
-
-    #[inline(always)]
-    pub(crate) fn path_mut(&mut self) -> &mut path::QueuePair {
-        &mut self.path
-    }
-
     /// Posts several requests to the send queue with one doorbell.
     ///
     /// # Errors
@@ -162,7 +246,12 @@ impl Endpoint {
     #[inline]
     pub unsafe fn post_send_list(&mut self, requests: &[SendRequest<'_>]) -> Result<(), ListError> {
         // SAFETY: required of the caller.
-        unsafe { self.path.post_send_list(requests) }
+        unsafe {
+            match &mut *self.path {
+                QueuePair::Direct(path) => path.sends.post_list(requests),
+                QueuePair::Verbs(path) => path.post_send_list(requests),
+            }
+        }
     }
 
     /// Asks whether the last byte of a peer's RDMA write may be polled in memory:

@@ -140,7 +140,7 @@ fn a_marker_equals_the_nop_of_mlx5dv_with_any_flags() {
                 segments,
             };
             // SAFETY: a marker refers to no memory.
-            unsafe { producer.post(&marker) }.expect("room");
+            unsafe { producer.post(&marker, 0) }.expect("room");
             let mut theirs = mlx5_wqe_ctrl_seg::default();
             // SAFETY: the pointer is to a whole segment, which the encoder only
             // writes.

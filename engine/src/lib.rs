@@ -192,7 +192,7 @@ pub use error::{ControlError, ControlErrorKind};
 pub use mlx5_rings::layout;
 pub use mlx5_rings::mmio::{read_message, write_message};
 pub use mlx5_rings::wire::LONGEST_WINDOW;
-pub use path::{PollerCounters, fast};
+pub use path::PollerCounters;
 pub use queue::{Arrival, CompletionQueue, CompletionQueueHandle, CqOptions, CqeKind, CqeRef};
 pub use request::{
     ATOMIC_BYTES, BindRequest, ListError, Message, PostError, RecvRequest, Segment, SendFlags,

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use crate::control::{ProtectionDomain, VerbsSrq};
 use crate::error::{ControlError, ControlErrorKind};
 use crate::path::{self, direct, verbs};
-use crate::request::{ListError, PostError, RecvRequest};
+use crate::request::{ListError, Message, PostError, RecvRequest};
+use mlx5_rings::PostReceives;
 use mlx5_rings::layout::SharedRecvLayout;
 
 /// How to create a [`SharedReceiveQueue`].
@@ -82,20 +83,58 @@ impl SharedReceiveQueue {
     /// # Safety
     /// The memory of the segments is writable, and not used otherwise until the
     /// receive completes, or until the queue and all its endpoints were dropped.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         // SAFETY: required of the caller.
-        unsafe { self.path.post(request) }
+        unsafe {
+            match &mut self.path {
+                path::SharedReceives::Direct(path) => path.producer.post(request)?,
+                path::SharedReceives::Verbs(path) => path.post(&request.reborrow())?,
+            }
+        }
+        Ok(())
     }
 
-    #[inline(always)]
-    pub(crate) fn path(&self) -> &path::SharedReceives {
-        &self.path
+    /// Returns whether the queue is on the direct path, as all queues of its device are.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        matches!(self.path, path::SharedReceives::Direct(_))
     }
 
+    /// Posts as [`Self::post`] does if there is room and the request has one segment. Returns
+    /// whether the receive is posted. Makes no outlined call.
+    ///
+    /// # Safety
+    /// As for [`Self::post`]; and the queue is on the direct path.
     #[inline(always)]
-    pub(crate) fn path_mut(&mut self) -> &mut path::SharedReceives {
-        &mut self.path
+    pub unsafe fn try_post(&mut self, request: &RecvRequest<'_>) -> bool {
+        match &mut self.path {
+            // SAFETY: required of the caller.
+            path::SharedReceives::Direct(path) => unsafe { path.producer.try_post(request) },
+            // SAFETY: required of the caller.
+            path::SharedReceives::Verbs(_) => unsafe { core::hint::unreachable_unchecked() },
+        }
+    }
+
+    /// Posts receives of a list as [`crate::Endpoint::try_post_recvs`] does.
+    ///
+    /// # Safety
+    /// As for [`Self::post`], for every message.
+    #[inline(always)]
+    pub unsafe fn try_post_list<T>(
+        &mut self,
+        list: &[T],
+        message: impl Fn(&T) -> Option<Message>,
+    ) -> usize {
+        // SAFETY: required of the caller.
+        unsafe {
+            match &mut self.path {
+                path::SharedReceives::Direct(path) => {
+                    path.producer.try_post_messages(list, message)
+                }
+                path::SharedReceives::Verbs(path) => path.try_post_messages(list, message),
+            }
+        }
     }
 
     /// Posts several receives with one doorbell.
@@ -108,7 +147,12 @@ impl SharedReceiveQueue {
     #[inline]
     pub unsafe fn post_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
         // SAFETY: required of the caller.
-        unsafe { self.path.post_list(requests) }
+        unsafe {
+            match &mut self.path {
+                path::SharedReceives::Direct(path) => path.producer.post_list(requests),
+                path::SharedReceives::Verbs(path) => path.post_list(requests),
+            }
+        }
     }
 
     /// Grows the queue to at least `depth` receives. Outstanding receives stay.
@@ -141,13 +185,19 @@ impl SharedReceiveQueue {
     /// Returns how many receives may be outstanding.
     #[must_use]
     pub fn capacity(&self) -> u32 {
-        self.path.capacity()
+        match &self.path {
+            path::SharedReceives::Direct(path) => path.producer.capacity(),
+            path::SharedReceives::Verbs(path) => path.capacity(),
+        }
     }
 
     /// Returns the most segments of one receive.
     #[must_use]
     pub fn max_segments(&self) -> usize {
-        self.path.max_segments()
+        match &self.path {
+            path::SharedReceives::Direct(path) => path.producer.max_segments(),
+            path::SharedReceives::Verbs(path) => path.max_segments(),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use super::{Adapter, EventDispatcher, ProtectionZone, RemoteSegment, Segment, Sh
 use crate::error::Result;
 use crate::handle::Handle;
 use crate::object::ListError;
-use crate::object::ep::{Connect, DEFAULT_REQUESTS, Ep, EpInfo, EpStatus, RecvQuery};
+use crate::object::ep::{Connect, DEFAULT_REQUESTS, Ep, EpInfo, EpStatus, RecvQuery, kind};
 use crate::status::{DatReturn, OwnCodes};
 use crate::types::{AtomicOp, CompletionFlags, EpAttributes};
 
@@ -336,7 +336,7 @@ impl Endpoint {
         unsafe {
             let (count, segment) = posted(segments);
             self.ep
-                .post_send_with::<OwnCodes>(count, segment, cookie, flags)
+                .post_with::<OwnCodes>(kind::Send, count, segment, cookie, flags)
         }
         .into_result()
     }
@@ -381,7 +381,7 @@ impl Endpoint {
         unsafe {
             let (count, segment) = posted(segments);
             self.ep
-                .post_rdma_write_with::<OwnCodes>(count, segment, cookie, || remote, flags)
+                .post_with::<OwnCodes>(kind::Write(|| remote), count, segment, cookie, flags)
         }
         .into_result()
     }
@@ -405,7 +405,7 @@ impl Endpoint {
         unsafe {
             let (count, segment) = posted(segments);
             self.ep
-                .post_rdma_read_with::<OwnCodes>(count, segment, cookie, || remote, flags)
+                .post_with::<OwnCodes>(kind::Read(|| remote), count, segment, cookie, flags)
         }
         .into_result()
     }
@@ -428,14 +428,9 @@ impl Endpoint {
         // SAFETY: as in `post_send`.
         unsafe {
             let (count, segment) = posted(segments);
-            self.ep.post_rdma_write_immed_with::<OwnCodes>(
-                count,
-                segment,
-                cookie,
-                || remote,
-                immediate,
-                flags,
-            )
+            let kind = kind::WriteImmed(|| remote, immediate);
+            self.ep
+                .post_with::<OwnCodes>(kind, count, segment, cookie, flags)
         }
         .into_result()
     }
@@ -457,12 +452,25 @@ impl Endpoint {
     ) -> Result<(), DatReturn> {
         let segments = [segment];
         self.kept.keep(&segments);
+        let remote = remote.into();
+        let remote = || remote;
         // SAFETY: as in `post_recv`.
         unsafe {
-            let (_, at) = posted(&segments);
-            self.ep
-                .post_atomic(op, at(0), cookie, &remote.into(), flags)
+            let (count, at) = posted(&segments);
+            match op {
+                AtomicOp::FetchAdd(add) => {
+                    let kind = kind::FetchAdd(remote, add);
+                    self.ep
+                        .post_with::<OwnCodes>(kind, count, at, cookie, flags)
+                }
+                AtomicOp::CompareSwap { compare, swap } => {
+                    let kind = kind::CompareSwap(remote, compare, swap);
+                    self.ep
+                        .post_with::<OwnCodes>(kind, count, at, cookie, flags)
+                }
+            }
         }
+        .into_result()
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use dat_api::handle::Handle;
 use dat_api::object::cr::Cr;
-use dat_api::object::ep::{Connect, Ep, EpChange, EpFields};
+use dat_api::object::ep::{Connect, Ep, EpChange, EpFields, kind};
 use dat_api::object::evd::{self, Evd, Timeout};
 use dat_api::object::ia::{AsyncEvd, Ia, OpenRequest};
 use dat_api::object::lmr::{Lmr, MemoryKind};
@@ -406,7 +406,7 @@ pub fn send_with(
     flags: CompletionFlags,
 ) -> Result<(), DatReturn> {
     // SAFETY: as in `recv`.
-    unsafe { ep.post_send(segments, cookie, flags) }
+    unsafe { ep.post(kind::Send, segments, cookie, flags) }
 }
 
 pub fn read(
@@ -416,7 +416,14 @@ pub fn read(
     remote: &RmrSegment,
 ) -> Result<(), DatReturn> {
     // SAFETY: as in `recv`.
-    unsafe { ep.post_rdma_read(segments, cookie, remote, CompletionFlags::empty()) }
+    unsafe {
+        ep.post(
+            kind::Read(|| *remote),
+            segments,
+            cookie,
+            CompletionFlags::empty(),
+        )
+    }
 }
 
 pub fn write(
@@ -426,7 +433,14 @@ pub fn write(
     remote: &RmrSegment,
 ) -> Result<(), DatReturn> {
     // SAFETY: as in `recv`.
-    unsafe { ep.post_rdma_write(segments, cookie, remote, CompletionFlags::empty()) }
+    unsafe {
+        ep.post(
+            kind::Write(|| *remote),
+            segments,
+            cookie,
+            CompletionFlags::empty(),
+        )
+    }
 }
 
 /// Returns the code that a refused call must return.

@@ -1,6 +1,6 @@
 //! The data that posts transfer, and the posts that are refused.
 
-use dat_api::object::ep::Ep;
+use dat_api::object::ep::{Ep, kind};
 use dat_api::object::lmr::Lmr;
 use dat_api::object::pz::Pz;
 use dat_api::types::{
@@ -250,12 +250,18 @@ fn r05_flags_are_accepted_only_where_they_have_a_meaning() {
         assert_eq!(kind(send_with(a, &segments, 1, flag)), bad, "{flag:?}");
     }
     // SAFETY: as above.
-    let solicited =
-        unsafe { a.post_rdma_write(&segments, 1, &remote, CompletionFlags::SOLICITED_WAIT) };
+    let solicited = unsafe {
+        a.post(
+            kind::Write(|| remote),
+            &segments,
+            1,
+            CompletionFlags::SOLICITED_WAIT,
+        )
+    };
     assert_eq!(kind(solicited), bad);
     for flag in [CompletionFlags::SUPPRESS, CompletionFlags::BARRIER_FENCE] {
         // SAFETY: as above.
-        let written = unsafe { a.post_rdma_write(&segments, 1, &remote, flag) };
+        let written = unsafe { a.post(kind::Write(|| remote), &segments, 1, flag) };
         assert_eq!(written, Ok(()), "{flag:?}");
     }
     assert_eq!(success(&pair.evds[0]), (1, 8), "the fenced one");

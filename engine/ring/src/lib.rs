@@ -259,7 +259,7 @@
 //!         segments: &[segment],
 //!     };
 //!     // SAFETY: the message outlives the request.
-//!     unsafe { producer.post(&request) }?;
+//!     unsafe { producer.post(&request, 0) }?;
 //!
 //!     // What the device reads. The doorbell record: one WQEBB is written.
 //!     let sent = unsafe { DoorbellRecord::new(record(1)) };

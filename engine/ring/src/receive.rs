@@ -178,17 +178,14 @@ impl RecvProducer {
         self.credits.set_capacity(capacity);
     }
 
-    /// Returns whether there is room for one more. A queue that is kept full
-    /// reads the consumer's counter for each request, so that read is inlined.
+    /// Returns whether there is room for one more although the credits are exhausted. A queue
+    /// that is kept full calls this for each request, so it is inlined.
     #[inline(always)]
-    fn has_room(&mut self) -> bool {
-        !self.credits.exhausted() || self.credits.is_open() && self.refresh()
-    }
-
-    #[inline(always)]
-    fn refresh(&mut self) -> bool {
-        let retired = self.retired();
-        self.credits.refresh(retired)
+    fn finds_room(&mut self) -> bool {
+        self.credits.is_open() && {
+            let retired = self.retired();
+            self.credits.refresh(retired)
+        }
     }
 }
 
@@ -198,7 +195,7 @@ impl PostReceives for RecvProducer {
         let [segment] = request.segments else {
             return false;
         };
-        if !self.has_room() {
+        if self.credits.exhausted() && !self.finds_room() {
             return false;
         }
         let index = self.wqes.size.index(self.credits.posted());
@@ -217,7 +214,7 @@ impl PostReceives for RecvProducer {
         list: &'a [T],
         receive: impl Fn(&'a T) -> Option<(S, u64)>,
     ) -> usize {
-        if !self.has_room() {
+        if self.credits.exhausted() && !self.finds_room() {
             return 0;
         }
         let wqes = self.wqes;
@@ -241,7 +238,7 @@ impl PostReceives for RecvProducer {
 
     #[inline(never)]
     unsafe fn write(&mut self, wr_id: u64, segments: &[Segment]) -> Result<(), PostError> {
-        if !self.has_room() {
+        if self.credits.exhausted() && !self.finds_room() {
             return Err(if self.credits.is_open() {
                 PostError::QueueFull
             } else {

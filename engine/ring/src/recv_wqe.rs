@@ -67,13 +67,6 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
         unsafe { self.buf.add(index * self.stride) }
     }
 
-    /// Returns the address of a WQE's first segment.
-    #[inline(always)]
-    fn segments(&self, index: usize) -> NonNull<u8> {
-        // SAFETY: every WQE has room for a segment behind its header.
-        unsafe { self.at(index).add(HEADER * UNIT) }
-    }
-
     #[inline(always)]
     fn set_wr_id(&self, index: usize, wr_id: u64) {
         // SAFETY: the index is below the WQE count, which is the number of
@@ -97,8 +90,9 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
         if !is_written {
             return false;
         }
-        let first = self.segments(index);
-        // SAFETY: every WQE has room for one segment.
+        // SAFETY: every WQE has room for a segment behind its header.
+        let first = unsafe { self.at(index).add(HEADER * UNIT) };
+        // SAFETY: as above.
         unsafe { write_unit(first, data_words(segment)) };
         if self.max_segments > 1 {
             // SAFETY: and this one for a second.
@@ -124,7 +118,8 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
         if segments.len() > self.max_segments {
             return Err(PostError::TooManySegments);
         }
-        let first = self.segments(index);
+        // SAFETY: as in `write_one`.
+        let first = unsafe { self.at(index).add(HEADER * UNIT) };
         let mut used = 0;
         for segment in segments {
             if !fits_segment(segment.length) {

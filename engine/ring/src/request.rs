@@ -156,6 +156,13 @@ pub struct SendRequest<'a> {
 }
 
 impl SendRequest<'_> {
+    /// Returns whether the payload is copied into the request.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_inline(&self) -> bool {
+        self.flags.contains(SendFlags::INLINE) && !self.op.fills_segments()
+    }
+
     /// Checks the memory of an atomic operation, whose remote address is
     /// `remote_addr`.
     ///

@@ -14,20 +14,16 @@ use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 
 use crate::layout::SendLayout;
-use crate::mmio::{DoorbellRecord, Register};
+use crate::mmio::{BlueFlame, DoorbellRecord, Register, barrier};
 use crate::request::{ListError, PostError, SendFlags, SendRequest};
-use crate::units::write_unit;
-use crate::wire::{Be64, CtrlFlags, CtrlSegment, UNIT, WQEBB, WqeOpcode};
+use crate::wire::{Be64, CtrlFlags, UNIT, WQEBB};
 use crate::{Credits, RingSize};
 
 use consumer::Entry;
 pub use consumer::{Retired, SendConsumer};
-use encode::{Return, Ring};
 
-mod atomic;
 mod bind;
 mod consumer;
-mod doorbell;
 mod encode;
 mod list;
 mod one;
@@ -89,16 +85,6 @@ struct Place {
     /// The WQEBB in the ring.
     index: usize,
     wqe: NonNull<u8>,
-}
-
-/// The fields of a WQE's control segment, except its position and QP number.
-#[derive(Clone, Copy)]
-struct Control {
-    opcode: WqeOpcode,
-    /// Length of the WQE in units of 16 bytes.
-    units: u32,
-    flags: CtrlFlags,
-    imm: u32,
 }
 
 /// Returns how many WQEBBs a WQE takes. Does not use `div_ceil`, which has
@@ -218,19 +204,6 @@ impl SendProducer {
         }
     }
 
-    /// Posts one request and rings the doorbell. Its `wr_data` is 0.
-    ///
-    /// # Errors
-    /// [`PostError`]; nothing is posted then.
-    ///
-    /// # Safety
-    /// As for [`Self::post_with_data`].
-    #[inline(always)]
-    pub unsafe fn post(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: required of the caller.
-        unsafe { self.post_with_data(request, 0) }
-    }
-
     /// Posts one request and rings the doorbell. Its completion carries `wr_data`.
     ///
     /// # Errors
@@ -241,7 +214,7 @@ impl SendProducer {
     /// request is inline; otherwise it is left alone (for a read: writable and
     /// unused) until the request completes.
     #[inline(always)]
-    pub unsafe fn post_with_data(
+    pub unsafe fn post(
         &mut self,
         request: &SendRequest<'_>,
         wr_data: u32,
@@ -254,7 +227,7 @@ impl SendProducer {
         Ok(())
     }
 
-    /// Does what [`Self::post_with_data`] does, for every request.
+    /// Does what [`Self::post`] does, for every request.
     #[inline(never)]
     unsafe fn post_slow(
         &mut self,
@@ -263,19 +236,8 @@ impl SendProducer {
     ) -> Result<(), PostError> {
         // SAFETY: required of the caller.
         let written = unsafe { self.write(request, wr_data) }?;
-        self.ring_single(written);
+        self.ring(1, written);
         Ok(())
-    }
-
-    /// Does what [`Self::post_with_data`] does on the fast path, without an
-    /// outlined call. Returns whether the request is posted.
-    ///
-    /// # Safety
-    /// As for [`Self::post_with_data`].
-    #[inline(always)]
-    pub unsafe fn try_post(&mut self, request: &SendRequest<'_>, wr_data: u32) -> bool {
-        // SAFETY: required of the caller.
-        unsafe { self.try_write::<Ring>(request, wr_data) }.is_some()
     }
 
     /// Posts several requests and rings the doorbell once. Their `wr_data` is 0.
@@ -292,16 +254,8 @@ impl SendProducer {
         let mut result = Ok(());
         while let rest @ [request, ..] = &requests[posted..] {
             // SAFETY: required of the caller.
-            let tried = unsafe {
-                match self.try_write_run(rest) {
-                    None => self
-                        .try_write::<Return>(request, 0)
-                        .map(|written| (1, written)),
-                    run => run,
-                }
-            };
-            let (count, written) = match tried {
-                Some(tried) => tried,
+            let (count, written) = match unsafe { self.try_write_run(rest) } {
+                Some(run) => run,
                 // SAFETY: required of the caller.
                 None => match unsafe { self.write(request, 0) } {
                     Ok(written) => (1, written),
@@ -315,17 +269,17 @@ impl SendProducer {
             posted += count;
         }
         if let Some(written) = last {
-            self.ring_all(posted, written);
+            self.ring(posted, written);
         }
         result
     }
 
-    /// Returns whether there is room for one more request that need not carry a
-    /// fence. A queue that is kept full reads the consumer's counter for each
-    /// request, so that read is inlined.
+    /// Returns whether there is room for one more request that need not carry a fence, although
+    /// the credits are exhausted. A queue that is kept full calls this for each request, so it is
+    /// inlined.
     #[inline(always)]
-    fn has_room(&mut self) -> bool {
-        !self.credits.exhausted() || self.next_fence.is_empty() && self.has_room_now()
+    fn finds_room(&mut self) -> bool {
+        self.next_fence.is_empty() && self.has_room_now()
     }
 
     /// Returns whether there is room after reading the consumer's counter.
@@ -361,31 +315,28 @@ impl SendProducer {
         }
     }
 
-    /// Writes the control segment of a WQE whose other segments are written;
-    /// `units` is the length of the whole WQE. The WQE is then complete except
-    /// for the doorbell.
+    /// Rings the doorbell for `count` requests, of which `last` is the last: the doorbell
+    /// record, then the register. A single request is copied to the register as a whole if the
+    /// register allows it.
     #[inline(always)]
-    fn finish(&mut self, place: Place, wr_id: u64, wr_data: u32, control: Control) -> Written {
-        let Control {
-            opcode,
-            units,
-            flags,
-            imm,
-        } = control;
-        let ctrl = CtrlSegment::new(opcode, place.counter, self.qpn_shifted, units, flags, imm);
-        // SAFETY: the first unit of this WQE.
-        unsafe { write_unit(place.wqe, ctrl.to_words()) };
-        // SAFETY: the index is below the WQEBB count, which is the number of
-        // entries, and the consumer that owns them outlives this half.
-        let entry = unsafe { self.entries.add(place.index).as_ref() };
-        entry.wr_id.store(wr_id, Ordering::Relaxed);
-        entry.wr_data.store(wr_data, Ordering::Relaxed);
-        entry.posted.store(self.credits.take(1), Ordering::Relaxed);
-        self.producer = place.counter.wrapping_add(wqebbs(units) as u16);
-        Written {
-            doorbell: ctrl.doorbell(),
-            wqe: place.wqe,
-            units,
+    fn ring(&mut self, count: usize, last: Written) {
+        barrier::before_record();
+        self.record.set(u32::from(self.producer));
+        // A register that other queue pairs ring too takes no BlueFlame copies:
+        // `blue_flame_units` is 0.
+        if count == 1 && last.units > 1 && last.units <= self.blue_flame_units {
+            // SAFETY: a WQE of this ring, which has just been completed and
+            // which is no longer than a half of the register.
+            unsafe {
+                self.register.blue_flame(BlueFlame {
+                    wqe: last.wqe,
+                    wqebbs: wqebbs(last.units),
+                    ring: self.buf,
+                    ring_end: self.end.as_ptr(),
+                });
+            }
+        } else {
+            self.register.ring(last.doorbell);
         }
     }
 }

@@ -3,7 +3,7 @@
 use core::ptr::NonNull;
 
 use crate::request::Segment;
-use crate::wire::{DataSegment, InlineHeader};
+use crate::wire::InlineHeader;
 
 /// Stores one 16-byte unit of a WQE.
 ///
@@ -31,10 +31,32 @@ pub(crate) fn is_plain(length: u32) -> bool {
     length.cast_signed() > 0
 }
 
-/// Returns the bytes of a data segment.
+/// Returns the bytes of a data segment: [`DataSegment::new`] with fewer instructions.
 #[inline(always)]
 pub(crate) fn data_words(segment: &Segment) -> [u64; 2] {
     // SAFETY: 16 bytes without padding, aligned to 8.
-    let words = unsafe { core::ptr::from_ref(segment).cast::<[u64; 2]>().read() };
-    DataSegment::from_host_words(words).to_words()
+    let [addr, length_lkey] = unsafe { core::ptr::from_ref(segment).cast::<[u64; 2]>().read() };
+    // In memory the length precedes the key.
+    let length_lkey = match cfg!(target_endian = "little") {
+        true => length_lkey.rotate_left(32),
+        false => length_lkey,
+    };
+    [length_lkey.to_be(), addr.to_be()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::DataSegment;
+
+    #[test]
+    fn words_and_fields_make_the_same_segment() {
+        let segment = Segment {
+            addr: 0x1122_3344_5566_7788,
+            length: 0x99aa_bbcc,
+            lkey: 0x0d0e_0f10,
+        };
+        assert_eq!(data_words(&segment), DataSegment::new(&segment).to_words());
+        assert_eq!(DataSegment::new(&segment).segment(), segment);
+    }
 }

@@ -1,14 +1,11 @@
-//! The enum of the two data paths. Methods of the direct path are inlined here;
-//! those of the verbs path are called.
-//!
-//! Decision: `docs/decisions/011-cold-calls-get-copies.md`
+//! The enum of the two data paths.
 
 use std::sync::Arc;
 
 use super::{Arrival, PollerCounters, direct, verbs};
 use crate::completion::Completion;
 use crate::control::{Access, MemoryWindow, WindowTarget};
-use crate::request::{BindRequest, ListError, PostError, RecvRequest, SendRequest};
+use crate::request::{BindRequest, PostError};
 use mlx5_rings::wire::{MkeyAccess, WindowChange, WindowRange};
 
 /// Calls the same method of either path.
@@ -29,66 +26,17 @@ pub(crate) enum QueuePair {
 }
 
 impl QueuePair {
+    /// Returns the queue pair on the direct path.
+    ///
     /// # Safety
-    /// As for both paths' method.
+    /// It is on the direct path.
     #[inline(always)]
-    pub(crate) unsafe fn post_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: required of the caller.
-        unsafe {
-            match self {
-                Self::Direct(path) => path.post_recv(request)?,
-                Self::Verbs(path) => path.post_recv(&request.reborrow())?,
-            }
+    pub(crate) unsafe fn direct(&mut self) -> &mut direct::QueuePair {
+        match self {
+            Self::Direct(path) => path,
+            // SAFETY: required of the caller.
+            Self::Verbs(_) => unsafe { core::hint::unreachable_unchecked() },
         }
-        Ok(())
-    }
-
-    /// # Safety
-    /// As for both paths' method.
-    #[inline]
-    pub(crate) unsafe fn post_recv_list(
-        &mut self,
-        requests: &[RecvRequest<'_>],
-    ) -> Result<(), ListError> {
-        // SAFETY: required of the caller.
-        each!(self, path => unsafe { path.post_recv_list(requests) })
-    }
-
-    /// # Safety
-    /// As for both paths' method.
-    #[inline(always)]
-    pub(crate) unsafe fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: required of the caller.
-        unsafe { self.post_send_with_data(request, 0) }
-    }
-
-    /// # Safety
-    /// As for both paths' method.
-    #[inline(always)]
-    pub(crate) unsafe fn post_send_with_data(
-        &mut self,
-        request: &SendRequest<'_>,
-        wr_data: u32,
-    ) -> Result<(), PostError> {
-        // SAFETY: required of the caller.
-        unsafe {
-            match self {
-                Self::Direct(path) => path.post_send_with_data(request, wr_data)?,
-                Self::Verbs(path) => path.post_send_with_data(&request.reborrow(), wr_data)?,
-            }
-        }
-        Ok(())
-    }
-
-    /// # Safety
-    /// As for both paths' method.
-    #[inline]
-    pub(crate) unsafe fn post_send_list(
-        &mut self,
-        requests: &[SendRequest<'_>],
-    ) -> Result<(), ListError> {
-        // SAFETY: required of the caller.
-        each!(self, path => unsafe { path.post_send_list(requests) })
     }
 
     /// Posts a bind or an unbind of a window, which is of the same path. Returns
@@ -111,7 +59,10 @@ impl QueuePair {
                 };
                 // SAFETY: the window and its key are those of `window`, the memory
                 // is that of a region, and the rest is required of the caller.
-                unsafe { path.post_change(request.wr_id, &change, request.flags, wr_data) }?;
+                unsafe {
+                    path.sends
+                        .post_change(request.wr_id, &change, request.flags, wr_data)
+                }?;
                 Ok(change.key)
             }
             // SAFETY: required of the caller.
@@ -331,39 +282,6 @@ pub(crate) enum SharedReceives {
 }
 
 impl SharedReceives {
-    /// # Safety
-    /// As for both paths' method.
-    #[inline(always)]
-    pub(crate) unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: required of the caller.
-        unsafe {
-            match self {
-                Self::Direct(path) => path.post(request)?,
-                Self::Verbs(path) => path.post(&request.reborrow())?,
-            }
-        }
-        Ok(())
-    }
-
-    /// # Safety
-    /// As for both paths' method.
-    #[inline]
-    pub(crate) unsafe fn post_list(
-        &mut self,
-        requests: &[RecvRequest<'_>],
-    ) -> Result<(), ListError> {
-        // SAFETY: required of the caller.
-        each!(self, path => unsafe { path.post_list(requests) })
-    }
-
-    pub(crate) fn capacity(&self) -> u32 {
-        each!(self, path => path.capacity())
-    }
-
-    pub(crate) fn max_segments(&self) -> usize {
-        each!(self, path => path.max_segments())
-    }
-
     /// Returns the part that creating queue pairs needs.
     pub(crate) fn side(&self) -> SrqSide {
         match self {

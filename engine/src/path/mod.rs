@@ -2,13 +2,11 @@
 //! libibverbs. A device's path is chosen when the device is opened.
 //!
 //! Endpoints and queues hold an enum of the two (`either.rs`). On the direct path
-//! the comparison of its discriminant is the only cost of having two paths. Posts
-//! that are compiled for one path are in [`fast`].
+//! the comparison of its discriminant is the only cost of having two paths.
 
 mod arrival;
 pub mod direct;
 mod either;
-pub mod fast;
 pub mod verbs;
 
 pub use arrival::Arrival;

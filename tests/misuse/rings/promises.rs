@@ -31,7 +31,7 @@ fn posted(
     (send, recv): (&SendRequest<'_>, &RecvRequest<'_>),
     change: &WindowChange,
 ) {
-    let _ = sends.post(send);
+    let _ = sends.post(send, 0);
     let _ = sends.post_change(1, change, SendFlags::empty(), 0);
     let _ = receives.post(recv);
 }

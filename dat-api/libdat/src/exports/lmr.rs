@@ -247,7 +247,7 @@ unsafe fn sync(
     let count = usize::try_from(num_segments).unwrap_or(usize::MAX);
     for at in 0..count {
         // SAFETY: the index is below the count; the segment need not be aligned.
-        let segment = unsafe { version::local_segment(local_segments.add(at)) };
+        let segment = unsafe { version::local_segments(local_segments)(at) };
         require_with(lmr::covers(&ia, &segment), Subtype::InvalidArg2, || {
             format!(
                 "segment {at}, {} bytes at {:#x} with the context {:#x}, is not inside an LMR of \

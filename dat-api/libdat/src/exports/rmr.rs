@@ -93,7 +93,7 @@ pub(crate) unsafe fn bind(rmr_handle: DAT_RMR_HANDLE, bind: &Bind) -> Result<()>
         "the segment is null; to unbind, pass a segment of length 0",
     )?;
     // SAFETY: not null, so readable by the contract of `exports`.
-    let segment = unsafe { version::local_segment(bind.lmr_triplet) };
+    let segment = unsafe { version::local_segments(bind.lmr_triplet)(0) };
     let privileges = privileges(bind.mem_priv, IN_WINDOWS, bind.privileges_at)?;
     // SAFETY: the contract of `exports`.
     let place = unsafe { Output::optional(bind.context) };

@@ -1,6 +1,7 @@
 //! Conversion of segments.
 
-use dat_api::types::{LmrSegment, RmrSegment};
+use dat_api::object::ep::kind::Remote;
+use dat_api::types::LmrSegment;
 
 use crate::abi::{DAT_COUNT, DAT_LMR_TRIPLET, DAT_RMR_TRIPLET};
 use crate::version;
@@ -24,11 +25,10 @@ pub(crate) unsafe fn local(
             return None;
         }
     }
-    let segment = move |index| {
-        // SAFETY: the index is inside the caller's array.
-        unsafe { version::local_segment(first.add(index)) }
-    };
-    Some((count.cast_unsigned(), segment))
+    // SAFETY: required of the caller.
+    Some((count.cast_unsigned(), unsafe {
+        version::local_segments(first)
+    }))
 }
 
 /// Returns a closure that reads the remote segment of an RDMA transfer; `None` if
@@ -37,7 +37,7 @@ pub(crate) unsafe fn local(
 /// # Safety
 /// The pointer is null, or readable while the result is used.
 #[inline(always)]
-pub(crate) unsafe fn remote(triplet: *const DAT_RMR_TRIPLET) -> Option<impl Fn() -> RmrSegment> {
+pub(crate) unsafe fn remote(triplet: *const DAT_RMR_TRIPLET) -> Option<impl Remote> {
     if triplet.is_null() {
         return None;
     }

@@ -65,18 +65,22 @@ pub(crate) fn length(bytes: u64) -> DAT_VLEN {
     bytes
 }
 
-/// Converts a local segment.
+/// Returns a function that reads a local segment by its index.
 ///
 /// # Safety
-/// It is readable. It need not be aligned.
+/// The segments that it reads are readable while it is used. They need not be aligned.
 #[inline(always)]
-pub(crate) unsafe fn local_segment(triplet: *const DAT_LMR_TRIPLET) -> LmrSegment {
-    // SAFETY: required of the caller.
-    let triplet = unsafe { triplet.read_unaligned() };
-    LmrSegment {
-        context: triplet.lmr_context,
-        address: triplet.virtual_address,
-        length: triplet.segment_length,
+pub(crate) unsafe fn local_segments(
+    first: *const DAT_LMR_TRIPLET,
+) -> impl Fn(usize) -> LmrSegment + Copy {
+    move |index| {
+        // SAFETY: required of the caller.
+        let triplet = unsafe { first.add(index).read_unaligned() };
+        LmrSegment {
+            context: triplet.lmr_context,
+            address: triplet.virtual_address,
+            length: triplet.segment_length,
+        }
     }
 }
 

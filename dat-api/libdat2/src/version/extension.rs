@@ -6,11 +6,9 @@
 use core::ptr;
 
 use dat_api::handle::peek_at;
-use dat_api::object::ep::Ep;
+use dat_api::object::ep::{Ep, kind};
 use dat_api::object::ia::{IaAttributes, IaInfo, NamedAttribute};
-use dat_api::types::{
-    AtomicOp, CompletionFlags, DtoStatus, EventData, ExtendedOperation, RmrSegment,
-};
+use dat_api::types::{CompletionFlags, DtoStatus, EventData, ExtendedOperation, RmrSegment};
 use dat_api::{DatError, Kind, ReturnType, Subtype};
 
 use crate::abi::*;
@@ -91,15 +89,14 @@ unsafe extern "C" fn libdat2_write_immed(
         };
         let cookie = user_cookie.as_64;
         match remote(remote_iov) {
-            Some(remote) => ep.post_rdma_write_immed_with::<Codes>(
-                count, segment, cookie, remote, immediate, flags,
-            ),
+            Some(remote) => {
+                let kind = kind::WriteImmed(remote, immediate);
+                ep.post_with::<Codes>(kind, count, segment, cookie, flags)
+            }
             // Other libraries accept this: nothing is written.
             None if count == 0 => {
-                let nothing = RmrSegment::default;
-                ep.post_rdma_write_immed_with::<Codes>(
-                    count, segment, cookie, nothing, immediate, flags,
-                )
+                let kind = kind::WriteImmed(RmrSegment::default, immediate);
+                ep.post_with::<Codes>(kind, count, segment, cookie, flags)
             }
             None => return no_remote_segment(ep, WRITE_IMMED),
         }
@@ -107,79 +104,69 @@ unsafe extern "C" fn libdat2_write_immed(
     code.bits()
 }
 
-/// Posts an atomic operation. `segments_at` are the numbers of the local and the remote
-/// segment among the arguments of the macro `call`.
-///
-/// # Safety
-/// The contract of `exports`.
-unsafe fn atomic(
-    (call, segments_at): (&'static str, [Subtype; 2]),
-    ep_handle: DAT_EP_HANDLE,
-    op: AtomicOp,
-    (local_iov, remote_iov): (*const DAT_LMR_TRIPLET, *const DAT_RMR_TRIPLET),
-    user_cookie: DAT_DTO_COOKIE,
-    completion_flags: DAT_COMPLETION_FLAGS,
+/// Refuses an atomic operation with a null segment. `at` are the numbers of the local and the
+/// remote segment among the arguments of the macro `call`.
+#[cold]
+fn null_segment(
+    ep: &Ep,
+    call: &'static str,
+    at: [Subtype; 2],
+    local: *const DAT_LMR_TRIPLET,
 ) -> DAT_RETURN {
-    // SAFETY: as in `libdat2_write_immed`.
-    let Some(ep) = (unsafe { peek_at::<Ep>(ep_handle) }) else {
-        return no_ep(call, ep_handle);
+    let (at, what) = match local.is_null() {
+        true => (at[0], "local"),
+        false => (at[1], "remote"),
     };
-    let are_null = [local_iov.is_null(), remote_iov.is_null()];
-    for ((is_null, at), what) in are_null
-        .into_iter()
-        .zip(segments_at)
-        .zip(["local", "remote"])
-    {
-        if is_null {
-            let cause = format!("the {what} segment is null: expected one of 8 bytes");
-            return refuse(call, on_object("ep", ep.handle()), &bad_argument(at, cause));
+    let cause = format!("the {what} segment is null: expected one of 8 bytes");
+    refuse(call, on_object("ep", ep.handle()), &bad_argument(at, cause))
+}
+
+/// Defines a call that posts an atomic operation, of a kind with these operands.
+macro_rules! atomic {
+    ($function:ident, $call:ident, $at:expr, $kind:ident($($operand:ident),*)) => {
+        /// # Safety
+        /// The contract of `exports`.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $function(
+            ep: DAT_EP_HANDLE,
+            $($operand: DAT_UINT64,)*
+            local: *mut DAT_LMR_TRIPLET,
+            cookie: DAT_DTO_COOKIE,
+            remote_iov: *const DAT_RMR_TRIPLET,
+            flags: DAT_COMPLETION_FLAGS,
+        ) -> DAT_RETURN {
+            // SAFETY: as in `libdat2_write_immed`.
+            let Some(ep) = (unsafe { peek_at::<Ep>(ep) }) else {
+                return no_ep($call, ep);
+            };
+            let flags = CompletionFlags::from_bits_retain(flags);
+            // SAFETY: not null, so readable by the contract of `exports`; the rest as in
+            // `libdat2_write_immed`.
+            unsafe {
+                let (false, Some(remote)) = (local.is_null(), remote(remote_iov)) else {
+                    return null_segment(ep, $call, $at, local);
+                };
+                let segment = super::local_segments(local);
+                let kind = kind::$kind(remote, $($operand),*);
+                ep.post_with::<Codes>(kind, 1, segment, cookie.as_64, flags)
+                    .bits()
+            }
         }
-    }
-    let flags = CompletionFlags::from_bits_retain(completion_flags);
-    // SAFETY: not null, so readable by the contract of `exports`; the rest as in
-    // `libdat2_write_immed`.
-    unsafe {
-        let local = move |_| super::local_segment(local_iov);
-        let remote = move || super::remote_segment(remote_iov);
-        ep.post_atomic_with::<Codes>(op, local, user_cookie.as_64, remote, flags)
-            .bits()
-    }
+    };
 }
 
-/// # Safety
-/// The contract of `exports`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn libdat2_fetch_and_add(
-    ep: DAT_EP_HANDLE,
-    add: DAT_UINT64,
-    local: *mut DAT_LMR_TRIPLET,
-    cookie: DAT_DTO_COOKIE,
-    remote: *const DAT_RMR_TRIPLET,
-    flags: DAT_COMPLETION_FLAGS,
-) -> DAT_RETURN {
-    let which = (FETCH_AND_ADD, [Subtype::InvalidArg3, Subtype::InvalidArg5]);
-    let op = AtomicOp::FetchAdd(add);
-    // SAFETY: the same contract.
-    unsafe { atomic(which, ep, op, (local, remote), cookie, flags) }
-}
-
-/// # Safety
-/// The contract of `exports`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn libdat2_cmp_and_swap(
-    ep: DAT_EP_HANDLE,
-    compare: DAT_UINT64,
-    swap: DAT_UINT64,
-    local: *mut DAT_LMR_TRIPLET,
-    cookie: DAT_DTO_COOKIE,
-    remote: *const DAT_RMR_TRIPLET,
-    flags: DAT_COMPLETION_FLAGS,
-) -> DAT_RETURN {
-    let which = (CMP_AND_SWAP, [Subtype::InvalidArg4, Subtype::InvalidArg6]);
-    let op = AtomicOp::CompareSwap { compare, swap };
-    // SAFETY: the same contract.
-    unsafe { atomic(which, ep, op, (local, remote), cookie, flags) }
-}
+atomic!(
+    libdat2_fetch_and_add,
+    FETCH_AND_ADD,
+    [Subtype::InvalidArg3, Subtype::InvalidArg5],
+    FetchAdd(add)
+);
+atomic!(
+    libdat2_cmp_and_swap,
+    CMP_AND_SWAP,
+    [Subtype::InvalidArg4, Subtype::InvalidArg6],
+    CompareSwap(compare, swap)
+);
 
 /// Opens an adapter and queries it. If the query is refused, the adapter is closed.
 ///

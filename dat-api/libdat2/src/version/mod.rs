@@ -42,21 +42,26 @@ pub(crate) fn length(bytes: u64) -> DAT_SEG_LENGTH {
     DAT_SEG_LENGTH::try_from(bytes).unwrap_or(DAT_SEG_LENGTH::MAX)
 }
 
-/// Converts a local segment. Each member is read by itself, so that two of them are not read
-/// as one number and taken apart.
+/// Returns a function that reads a local segment by its index. It reads each member by itself, so
+/// that two of them are not read as one number and taken apart.
 ///
 /// # Safety
-/// It is readable. It need not be aligned.
+/// The segments that it reads are readable while it is used. They need not be aligned.
 #[inline(always)]
-pub(crate) unsafe fn local_segment(triplet: *const DAT_LMR_TRIPLET) -> LmrSegment {
-    // SAFETY: required of the caller.
-    unsafe {
-        LmrSegment {
-            context: (&raw const (*triplet).lmr_context).read_unaligned(),
-            address: (&raw const (*triplet).virtual_address).read_unaligned(),
-            length: (&raw const (*triplet).segment_length)
-                .read_unaligned()
-                .into(),
+pub(crate) unsafe fn local_segments(
+    first: *const DAT_LMR_TRIPLET,
+) -> impl Fn(usize) -> LmrSegment + Copy {
+    move |index| {
+        // SAFETY: required of the caller.
+        unsafe {
+            let triplet = first.add(index);
+            LmrSegment {
+                context: (&raw const (*triplet).lmr_context).read_unaligned(),
+                address: (&raw const (*triplet).virtual_address).read_unaligned(),
+                length: (&raw const (*triplet).segment_length)
+                    .read_unaligned()
+                    .into(),
+            }
         }
     }
 }
@@ -70,7 +75,7 @@ pub(crate) fn triplet(segment: &LmrSegment) -> DAT_LMR_TRIPLET {
     }
 }
 
-/// Converts a remote segment, as [`local_segment`].
+/// Converts a remote segment, as [`local_segments`].
 ///
 /// # Safety
 /// It is readable. It need not be aligned.

@@ -48,5 +48,5 @@ fn long_lengths_become_the_longest() {
     };
     let given = triplet(&segment);
     // SAFETY: a variable of this function.
-    assert_eq!(unsafe { local_segment(&raw const given) }, segment);
+    assert_eq!(unsafe { local_segments(&raw const given)(0) }, segment);
 }

@@ -317,7 +317,7 @@ impl Ep {
             self.ia.watch(qp.verbs().id(), self.handle);
         }
         poster.shared = control.srq.is_some();
-        poster.configure(&plan.attributes, &self.ia, self.posting.mode().path());
+        poster.configure(&plan.attributes, &self.ia);
         poster.zone = control.pz.as_ref().map_or(0, |pz| pz.handle().bits());
         poster.binds = plan.binds();
         let requests = plan.request.as_ref().map_or(0, |evd| evd.handle().bits());

@@ -18,7 +18,7 @@ use crate::handle::{self, Handle, Reservation};
 use crate::object::counters::Refused;
 use crate::object::evd::{Evd, StreamKind};
 use crate::object::ia::Ia;
-use crate::object::post::{PostMode, Posting};
+use crate::object::post::Posting;
 use crate::object::pz::Pz;
 use crate::object::srq::Srq;
 use crate::object::usage::{Counted, Usage, Use};
@@ -137,7 +137,7 @@ impl Ep {
             handle: place.handle(),
             ia: Arc::clone(ia),
             state: AtomicU32::new(state as u32),
-            posting: Posting::new(PostMode::of(ia), Poster::default()),
+            posting: Posting::new(ia.is_threadsafe(), Poster::default()),
             taken: AtomicBool::new(false),
             refused: Refused::default(),
             reads_issued: AtomicU32::new(0),

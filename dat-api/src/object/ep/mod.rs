@@ -50,12 +50,11 @@ mod completions;
 mod connect;
 #[allow(unsafe_code)]
 mod explain;
+pub mod kind;
 #[allow(unsafe_code)]
 mod lifecycle;
 #[allow(unsafe_code)]
 mod modify;
-#[allow(unsafe_code)]
-mod post_extended;
 #[allow(unsafe_code)]
 mod post_list;
 #[allow(unsafe_code)]

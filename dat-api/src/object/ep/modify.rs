@@ -270,8 +270,7 @@ impl Ep {
         // SAFETY: the caller's promise.
         let mut held = unsafe { self.hold() };
         held.control.attributes = new.attributes;
-        held.poster
-            .configure(&new.attributes, &self.ia, self.posting.mode().path());
+        held.poster.configure(&new.attributes, &self.ia);
         let before = connect.map(|new| core::mem::replace(&mut held.control.connect, new));
         drop(held);
         drop(before);

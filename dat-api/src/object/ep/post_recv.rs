@@ -1,13 +1,12 @@
 //! Posting receives to an endpoint's own queue.
 
-use dat_engine::fast::FastPath;
 use dat_engine::{Message, PostError, RecvRequest};
 
 use super::Ep;
 use super::poster::Poster;
 use crate::object::lmr::LmrCache;
 use crate::object::post::list::{ListError, Listed};
-use crate::object::post::recv::{RecvPoster, RecvQueue, post_recv, post_recv_list};
+use crate::object::post::recv::{RecvPoster, RecvQueue, post_fast, post_recv_list, post_slow};
 use crate::object::post::{Longest, Posting, bad_flags, count_of, no_zone, too_many};
 use crate::status::{DatReturn, OwnCodes, ReturnCodes, ReturnType, Subtype};
 use crate::types::{CompletionFlags, LmrSegment};
@@ -34,7 +33,13 @@ impl Ep {
         flags: CompletionFlags,
     ) -> DatReturn {
         // SAFETY: the caller's promise.
-        unsafe { post_recv::<C, _>(self, count, segment, cookie, flags) }
+        unsafe {
+            // One segment and no flags, by one comparison.
+            match (count ^ 1) | flags.bits() == 0 {
+                true => post_fast::<C, _>(self, segment, cookie),
+                false => post_slow::<C, _>(self, segment, cookie, count, flags),
+            }
+        }
     }
 
     /// Posts a list of receives without flags; `listed` returns what one of them consists of.
@@ -164,6 +169,11 @@ impl RecvPoster for Poster {
     }
 
     #[inline(always)]
+    fn longest_listed(&self) -> Longest {
+        self.fast.recv_list
+    }
+
+    #[inline(always)]
     fn zone(&self) -> usize {
         self.zone
     }
@@ -174,20 +184,19 @@ impl RecvPoster for Poster {
     }
 
     #[inline(always)]
-    unsafe fn try_post<P: FastPath>(&mut self, request: &RecvRequest<'_>) -> bool {
-        // SAFETY: the caller's promise. The limit is not `NONE`, and only queue pairs of one path
-        // have limits.
-        unsafe { P::try_post_recv(self.fast_qp(), request) }
+    unsafe fn try_post(&mut self, request: &RecvRequest<'_>) -> bool {
+        // SAFETY: the caller's promise. The limit is not `NONE`.
+        unsafe { self.fast_qp().try_post_recv(request) }
     }
 
     #[inline(always)]
-    unsafe fn try_post_list<P: FastPath, T>(
+    unsafe fn try_post_list<T>(
         &mut self,
         list: &[T],
         message: impl Fn(&T) -> Option<Message>,
     ) -> usize {
         // SAFETY: as in `try_post`.
-        unsafe { P::try_post_recvs(self.fast_qp(), list, message) }
+        unsafe { self.fast_qp().try_post_recvs(list, message) }
     }
 
     #[inline(always)]

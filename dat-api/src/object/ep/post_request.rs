@@ -1,4 +1,4 @@
-//! Posting sends, RDMA writes and RDMA reads: fast and slow path (see [`crate::object::post`]).
+//! Posting requests: fast and slow path (see [`crate::object::post`]).
 //!
 //! Decision: `docs/decisions/020-two-post-paths.md`
 
@@ -7,99 +7,34 @@ use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::time::Instant;
 
-use dat_engine::fast::FastPath;
 use dat_engine::thread::CancellationDisabled;
-use dat_engine::{PostError, SendRequest};
+use dat_engine::{PostError, Segment, SendRequest};
 
 use super::Ep;
-use super::request::{Request, signalled_flags};
+use super::kind::Kind;
+use super::request::signalled_flags;
 use crate::object::ia::MAX_SEGMENTS;
-use crate::object::post::{Entered, PostLock, count_of, for_mode, gather, is_single, no_zone};
+use crate::object::post::{Entered, count_of, gather, no_zone};
 use crate::status::{DatReturn, OwnCodes, ReturnCodes};
-use crate::types::{CompletionFlags, EpState, LmrSegment, MemPrivileges, RmrSegment};
+use crate::types::{CompletionFlags, EpState, LmrSegment, MemPrivileges};
 
 /// How long a request waits for an accepted connection.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Ep {
-    /// Posts a send of `count` segments; `segment(i)` is the i-th, and `i` is below `count`. As the
+    /// Posts a request of `count` segments; `segment(i)` is the i-th, and `i` is below `count`. As the
     /// last statement of a function, the call compiles to a jump.
     ///
     /// Returns the code of section 3DAT, `dat_ep_post_send`, as `C` converts it: `INVALID_STATE`,
-    /// `INVALID_PARAMETER`, `PROTECTION_VIOLATION`, `PRIVILEGES_VIOLATION`, `INSUFFICIENT_RESOURCES`.
+    /// `INVALID_PARAMETER`, `PROTECTION_VIOLATION`, `PRIVILEGES_VIOLATION`, `INSUFFICIENT_RESOURCES`;
+    /// and those of the kind.
     ///
     /// # Safety
     /// As for [`Self::post_recv_with`]; and memory that an LMR covers is mapped.
     #[inline(always)]
-    pub unsafe fn post_send_with<C: ReturnCodes>(
+    pub unsafe fn post_with<C: ReturnCodes>(
         &self,
-        count: u32,
-        segment: impl Fn(usize) -> LmrSegment,
-        cookie: u64,
-        flags: CompletionFlags,
-    ) -> DatReturn {
-        // SAFETY: the caller's promise.
-        unsafe { self.post_request::<C>(|| Request::Send, count, segment, cookie, flags) }
-    }
-
-    /// Posts an RDMA read from `remote` into `count` segments.
-    ///
-    /// The segments say how many bytes are read; on a strict IA `remote` does.
-    ///
-    /// Returns a code as [`Self::post_send_with`]; `LENGTH_ERROR` if more is read than the device
-    /// reads at once; on a strict IA also if it is more than the endpoint's attributes allow, or the
-    /// segments are shorter than `remote`; `INSUFFICIENT_RESOURCES` also if the peers have agreed on
-    /// 0 reads.
-    ///
-    /// # Safety
-    /// As for [`Self::post_recv_with`].
-    #[inline(always)]
-    pub unsafe fn post_rdma_read_with<C: ReturnCodes>(
-        &self,
-        count: u32,
-        segment: impl Fn(usize) -> LmrSegment,
-        cookie: u64,
-        remote: impl Fn() -> RmrSegment,
-        flags: CompletionFlags,
-    ) -> DatReturn {
-        let kind = move || Request::Read(remote());
-        // SAFETY: the caller's promise.
-        unsafe { self.post_request::<C>(kind, count, segment, cookie, flags) }
-    }
-
-    /// Posts an RDMA write of `count` segments to `remote`.
-    ///
-    /// The length of `remote` is ignored, unless the IA is strict.
-    ///
-    /// Returns a code as [`Self::post_send_with`]; `LENGTH_ERROR` if more is written than the device
-    /// writes at once; on a strict IA also if it is more than the endpoint's attributes allow, or
-    /// `remote` is shorter than the segments.
-    ///
-    /// # Safety
-    /// As for [`Self::post_send_with`].
-    #[inline(always)]
-    pub unsafe fn post_rdma_write_with<C: ReturnCodes>(
-        &self,
-        count: u32,
-        segment: impl Fn(usize) -> LmrSegment,
-        cookie: u64,
-        remote: impl Fn() -> RmrSegment,
-        flags: CompletionFlags,
-    ) -> DatReturn {
-        let kind = move || Request::Write(remote());
-        // SAFETY: the caller's promise.
-        unsafe { self.post_request::<C>(kind, count, segment, cookie, flags) }
-    }
-
-    /// Posts a request. `kind` is called where the kind is needed, and always returns the same
-    /// variant.
-    ///
-    /// # Safety
-    /// As for [`Self::post_send_with`].
-    #[inline(always)]
-    pub(super) unsafe fn post_request<C: ReturnCodes>(
-        &self,
-        kind: impl Fn() -> Request,
+        kind: impl Kind,
         count: u32,
         segment: impl Fn(usize) -> LmrSegment,
         cookie: u64,
@@ -107,49 +42,68 @@ impl Ep {
     ) -> DatReturn {
         // SAFETY: the caller's promise.
         unsafe {
-            if !is_single(count, flags) {
-                // As in `post_recv`.
-                core::hint::cold_path();
-                return self.post_slow::<C>(kind, segment, cookie, count, flags);
+            // One segment and no flags, by one comparison.
+            match (count ^ 1) | flags.bits() == 0 {
+                true => self.post_fast::<C>(kind, segment, cookie),
+                false => self.post_slow::<C>(kind, segment, cookie, count, flags),
             }
-            for_mode!(self.posting.mode(), <P, L> self.post_fast::<C, P, L>(kind, segment, cookie))
         }
+    }
+
+    /// As [`Self::post_with`], for an array.
+    ///
+    /// # Errors
+    /// As for [`Self::post_with`].
+    ///
+    /// # Safety
+    /// As for [`Self::post_with`].
+    #[inline]
+    pub unsafe fn post(
+        &self,
+        kind: impl Kind,
+        segments: &[LmrSegment],
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<(), DatReturn> {
+        let (count, segment) = (count_of(segments), |at| segments[at]);
+        // SAFETY: the caller's promise.
+        unsafe { self.post_with::<OwnCodes>(kind, count, segment, cookie, flags) }.into_result()
     }
 
     /// The fast path: one segment, no flags, connected. `extern "C"` functions do not unwind, so
     /// that the C interface's functions can jump to it.
     ///
     /// # Safety
-    /// As for [`Self::post_send_with`]; `L` is a lock if posts take one.
+    /// As for [`Self::post_with`].
     #[inline(never)]
     #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
-    unsafe extern "C" fn post_fast<C: ReturnCodes, P: FastPath, L: PostLock>(
+    unsafe extern "C" fn post_fast<C: ReturnCodes>(
         &self,
-        kind: impl Fn() -> Request,
+        kind: impl Kind,
         segment: impl Fn(usize) -> LmrSegment,
         cookie: u64,
     ) -> DatReturn {
         if self.is_connected()
             // SAFETY: the caller's promise.
-            && let Some(entered) = unsafe { self.posting.try_enter::<L>() }
+            && let Some(entered) = unsafe { self.posting.try_enter() }
         {
             let poster = entered.poster;
             let one = segment(0);
-            if poster.fast.of(kind()).allows(one.length)
-                && let Some(op) = self.fast_op(kind())
-                && let Some(segment) = poster.lmr_cache_for(kind()).find(one)
+            if poster.fast.of(kind.request()).allows(one.length)
+                && let Some(bytes) = self.fast_bytes(kind.request(), one.length)
+                && let Some(segment) = poster.lmr_cache_for(kind.request()).find(one)
             {
-                let segments = [segment];
                 let request = SendRequest {
                     wr_id: cookie,
-                    op,
-                    flags: signalled_flags(kind(), one.length, poster.inline),
-                    segments: &segments,
+                    op: kind.request().op(),
+                    flags: signalled_flags(kind.request(), one.length, poster.inline),
+                    segments: &[Segment {
+                        length: bytes,
+                        ..segment
+                    }],
                 };
-                let wr_data = one.length as u32;
-                // SAFETY: the caller's promise. The limit is not `NONE`, and only queue pairs of
-                // one path have limits.
-                if unsafe { P::try_post_send(poster.fast_qp(), &request, wr_data) } {
+                // SAFETY: the caller's promise. The limit is not `NONE`.
+                if unsafe { poster.fast_qp().try_post_send(&request, bytes) } {
                     poster.unsignalled = 0;
                     return DatReturn::SUCCESS;
                 }
@@ -163,20 +117,20 @@ impl Ep {
     /// in the same registers.
     ///
     /// # Safety
-    /// As for [`Self::post_send_with`].
+    /// As for [`Self::post_with`].
     #[cold]
     #[inline(never)]
     #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
-    pub(super) unsafe extern "C" fn post_slow<C: ReturnCodes>(
+    unsafe extern "C" fn post_slow<C: ReturnCodes>(
         &self,
-        kind: impl Fn() -> Request,
+        kind: impl Kind,
         segment: impl Fn(usize) -> LmrSegment,
         cookie: u64,
         count: u32,
         flags: CompletionFlags,
     ) -> DatReturn {
         let kind_of = kind;
-        let kind = kind_of();
+        let kind = kind.request();
         let mut places = [const { MaybeUninit::uninit() }; MAX_SEGMENTS];
         let mut is_second_try = false;
         if self.state() == EpState::CompletionPending {
@@ -199,14 +153,14 @@ impl Ep {
                 Ok(gathered) => gathered,
                 Err(code) => break code,
             };
-            let (op, segments, length) = match self.op(poster, kind, gathered, state) {
+            let (segments, length) = match self.check_memory(poster, kind, gathered, state) {
                 Ok(checked) => checked,
                 Err(code) => break code,
             };
             let encoded = self.encode(poster, kind, flags, length);
             let request = SendRequest {
                 wr_id: cookie,
-                op,
+                op: kind.op(),
                 flags: encoded.flags,
                 segments,
             };
@@ -234,19 +188,19 @@ impl Ep {
     /// so that neither they nor the kind need a place in memory before.
     ///
     /// # Safety
-    /// As for [`Self::post_send_with`].
+    /// As for [`Self::post_with`].
     #[cold]
     #[inline(never)]
     unsafe fn report_refused(
         &self,
-        kind: impl Fn() -> Request,
+        kind: impl Kind,
         count: u32,
         segment: impl Fn(usize) -> LmrSegment,
         flags: CompletionFlags,
         code: DatReturn,
     ) -> DatReturn {
         // SAFETY: the caller's promise.
-        unsafe { self.report_request(kind(), count, &segment, flags, code) }
+        unsafe { self.report_request(kind.request(), count, &segment, flags, code) }
     }
 
     /// Makes room after the engine has refused a request or a bind. Returns whether to try again.
@@ -290,84 +244,5 @@ impl Ep {
     #[inline(always)]
     pub(super) fn is_connected(&self) -> bool {
         self.state.load(Ordering::Acquire) == EpState::Connected as u32
-    }
-
-    /// As [`Self::post_send_with`], for an array.
-    ///
-    /// # Errors
-    /// As for [`Self::post_send_with`].
-    ///
-    /// # Safety
-    /// As for [`Self::post_send_with`].
-    #[inline]
-    pub unsafe fn post_send(
-        &self,
-        segments: &[LmrSegment],
-        cookie: u64,
-        flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
-        // SAFETY: the caller's promise.
-        unsafe {
-            self.post_send_with::<OwnCodes>(count_of(segments), |at| segments[at], cookie, flags)
-        }
-        .into_result()
-    }
-
-    /// As [`Self::post_rdma_read_with`], for an array.
-    ///
-    /// # Errors
-    /// As for [`Self::post_rdma_read_with`].
-    ///
-    /// # Safety
-    /// As for [`Self::post_rdma_read_with`].
-    #[inline]
-    pub unsafe fn post_rdma_read(
-        &self,
-        segments: &[LmrSegment],
-        cookie: u64,
-        remote: &RmrSegment,
-        flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
-        let remote = || *remote;
-        // SAFETY: the caller's promise.
-        unsafe {
-            self.post_rdma_read_with::<OwnCodes>(
-                count_of(segments),
-                |at| segments[at],
-                cookie,
-                remote,
-                flags,
-            )
-        }
-        .into_result()
-    }
-
-    /// As [`Self::post_rdma_write_with`], for an array.
-    ///
-    /// # Errors
-    /// As for [`Self::post_rdma_write_with`].
-    ///
-    /// # Safety
-    /// As for [`Self::post_rdma_write_with`].
-    #[inline]
-    pub unsafe fn post_rdma_write(
-        &self,
-        segments: &[LmrSegment],
-        cookie: u64,
-        remote: &RmrSegment,
-        flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
-        let remote = || *remote;
-        // SAFETY: the caller's promise.
-        unsafe {
-            self.post_rdma_write_with::<OwnCodes>(
-                count_of(segments),
-                |at| segments[at],
-                cookie,
-                remote,
-                flags,
-            )
-        }
-        .into_result()
     }
 }

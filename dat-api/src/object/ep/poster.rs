@@ -8,7 +8,7 @@ use super::{Control, Ep};
 use super::request::Request;
 use crate::object::ia::Ia;
 use crate::object::lmr::LmrCache;
-use crate::object::post::{Entered, Longest, Path, SpinGuard};
+use crate::object::post::{Entered, Longest, PostGuard};
 use crate::object::wr_data::LENGTH;
 use crate::refusal::Refusal;
 use crate::types::{CompletionFlags, EpAttributes};
@@ -65,13 +65,19 @@ pub(super) struct LmrCaches {
 }
 
 /// The longest segment that the fast path posts, by kind of post. None: all posts of the kind take
-/// the slow path, as without a queue pair on the data path that the fast path is compiled for.
+/// the slow path, as without a queue pair on the direct path.
 #[derive(Clone, Copy, Default)]
 pub(super) struct FastLimits {
     pub(super) recv: Longest,
     send: Longest,
     read: Longest,
     write: Longest,
+    write_immed: Longest,
+    atomic: Longest,
+    /// Of a message in a list, on either path.
+    pub(super) recv_list: Longest,
+    /// As above.
+    pub(super) send_list: Longest,
 }
 
 impl FastLimits {
@@ -81,8 +87,9 @@ impl FastLimits {
         match request {
             Request::Send => self.send,
             Request::Read(_) => self.read,
-            Request::Write(_) | Request::WriteImmed(..) => self.write,
-            Request::Atomic(..) => Longest::NONE,
+            Request::Write(_) => self.write,
+            Request::WriteImmed(..) => self.write_immed,
+            Request::Atomic(..) => self.atomic,
         }
     }
 }
@@ -112,9 +119,9 @@ impl Poster {
         unsafe { self.qp.as_mut().unwrap_unchecked() }
     }
 
-    /// Sets limits and flags from the attributes; `path` is the path that the fast path is compiled
-    /// for. On a strict IA the slow path posts all RDMA, because it checks more.
-    pub(super) fn configure(&mut self, attributes: &EpAttributes, ia: &Ia, path: Path) {
+    /// Sets limits and flags from the attributes. On a strict IA the slow path posts all RDMA, because
+    /// it checks more.
+    pub(super) fn configure(&mut self, attributes: &EpAttributes, ia: &Ia) {
         // The zone may have changed.
         self.lmr_caches = LmrCaches::default();
         let unsigned = |count: i32| u32::try_from(count).unwrap_or(0);
@@ -144,19 +151,31 @@ impl Poster {
             true => Longest::NONE,
             false => longest(segments, self.max_rdma),
         };
-        self.fast = FastLimits {
-            recv: if self.shared || self.marks_unsignalled_receives() || self.max_recv_iov == 0 {
-                Longest::NONE
-            } else {
-                Longest::ANY
-            },
-            send: longest(self.max_request_iov, self.max_message),
-            read: longest_rdma(self.max_read_iov),
-            write: longest_rdma(self.max_write_iov),
+        let none_unless = |has, longest| if has { longest } else { Longest::NONE };
+        let recv = match self.shared || self.marks_unsignalled_receives() {
+            true => Longest::NONE,
+            false => longest(self.max_recv_iov, u64::MAX),
         };
-        if !self.qp.as_ref().is_some_and(|qp| path.is_path_of(qp)) {
-            self.fast = FastLimits::default();
-        }
+        let send = longest(self.max_request_iov, self.max_message);
+        let write = longest_rdma(self.max_write_iov);
+        let lists = FastLimits {
+            recv_list: recv,
+            send_list: send,
+            ..FastLimits::default()
+        };
+        self.fast = match &self.qp {
+            None => FastLimits::default(),
+            Some(qp) if !qp.is_direct() => lists,
+            Some(_) => FastLimits {
+                recv,
+                send,
+                read: longest_rdma(self.max_read_iov),
+                write,
+                write_immed: none_unless(ia.attributes().immediate_data, write),
+                atomic: none_unless(ia.attributes().atomics && !self.checks_remote, Longest::ANY),
+                ..lists
+            },
+        };
         // A quarter of the queue is released at a time.
         self.max_requests = unsigned(attributes.max_request_dtos);
         self.most_unsignalled = (self.max_requests / 4).min(32);
@@ -182,7 +201,7 @@ impl Poster {
 /// The control and the poster of an endpoint, for a call of the consumer that does not post.
 pub(super) struct Held<'a> {
     pub(super) poster: &'a mut Poster,
-    _guard: Option<SpinGuard<'a>>,
+    _guard: PostGuard<'a>,
     pub(super) control: MutexGuard<'a, Control>,
 }
 

@@ -32,14 +32,18 @@ const POSTABLE: crate::state::States = Call::PostRequest.legal();
 /// The bytes of an atomic operation.
 pub(super) const ATOMIC: u64 = ATOMIC_BYTES as u64;
 
-/// The operation of a request.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Request {
+/// A request, without its local segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// A send.
     Send,
+    /// A read.
     Read(RmrSegment),
+    /// A write.
     Write(RmrSegment),
     /// A write with immediate data.
     WriteImmed(RmrSegment, u32),
+    /// An atomic operation.
     Atomic(RmrSegment, AtomicOp),
 }
 
@@ -53,6 +57,48 @@ impl Request {
             _ => Subtype::InvalidArg5,
         };
         DatReturn::error(ReturnType::InvalidParameter, argument)
+    }
+
+    /// Returns the operation for the engine.
+    #[inline(always)]
+    pub(super) fn op(self) -> SendOp {
+        let of = |remote: RmrSegment| (remote.address, remote.context);
+        match self {
+            Self::Send => SendOp::Send,
+            Self::Read(remote) => {
+                let (remote_addr, rkey) = of(remote);
+                SendOp::Read { remote_addr, rkey }
+            }
+            Self::Write(remote) => {
+                let (remote_addr, rkey) = of(remote);
+                SendOp::Write { remote_addr, rkey }
+            }
+            Self::WriteImmed(remote, immediate) => {
+                let ((remote_addr, rkey), imm) = (of(remote), immediate_order(immediate));
+                SendOp::WriteImm {
+                    remote_addr,
+                    rkey,
+                    imm,
+                }
+            }
+            Self::Atomic(remote, AtomicOp::FetchAdd(add)) => {
+                let (remote_addr, rkey) = of(remote);
+                SendOp::FetchAdd {
+                    remote_addr,
+                    rkey,
+                    add,
+                }
+            }
+            Self::Atomic(remote, AtomicOp::CompareSwap { compare, swap }) => {
+                let (remote_addr, rkey) = of(remote);
+                SendOp::CompareSwap {
+                    remote_addr,
+                    rkey,
+                    compare,
+                    swap,
+                }
+            }
+        }
     }
 
     /// Returns whether it writes to the local segments instead of reading them.
@@ -74,39 +120,37 @@ pub(super) struct Encoded {
 }
 
 impl Ep {
-    /// Returns the operation of a request, unless it is a read and none were agreed on. The length
-    /// of the remote segment is not checked: the fast path posts RDMA only where it does not matter.
+    /// Returns how many bytes a request of a segment of this length transfers. `None` if it is a read
+    /// or an atomic operation and none were agreed on, or an atomic operation on memory that is too
+    /// short or unaligned.
     #[inline(always)]
-    pub(super) fn fast_op(&self, kind: Request) -> Option<SendOp> {
+    pub(super) fn fast_bytes(&self, kind: Request, length: u64) -> Option<u32> {
+        if kind.fills_segments() && self.reads_issued.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
         match kind {
-            Request::Send => Some(SendOp::Send),
-            Request::Read(remote) => {
-                (self.reads_issued.load(Ordering::Relaxed) != 0).then(|| read_op(remote))
+            Request::Atomic(remote, _) => {
+                let fits = length >= ATOMIC && remote.address.is_multiple_of(ATOMIC);
+                fits.then_some(ATOMIC_BYTES)
             }
-            Request::Write(remote) => Some(write_op(remote)),
-            Request::WriteImmed(remote, immediate) => {
-                let supported = self.ia.attributes().immediate_data;
-                supported.then(|| write_immed_op(remote, immediate))
-            }
-            Request::Atomic(..) => None,
+            _ => Some(length as u32),
         }
     }
 
-    /// Returns the operation of any request, the segments that take part in it,
-    /// and their length.
+    /// Returns the segments that take part in a request, and their length.
     ///
     /// # Errors
     /// The lengths do not go together (on a strict IA), are more than one request carries, or no
     /// reads were agreed on; the device does not have the operation; the memory of an atomic
     /// operation is too short or unaligned.
     #[inline(always)]
-    pub(super) fn op<'a>(
+    pub(super) fn check_memory<'a>(
         &self,
         poster: &Poster,
         kind: Request,
         (segments, length): (&'a mut [Segment], u64),
         state: u32,
-    ) -> Result<(SendOp, &'a mut [Segment], u64), DatReturn> {
+    ) -> Result<(&'a mut [Segment], u64), DatReturn> {
         let (segments, length) = match kind {
             Request::Read(remote) | Request::Write(remote) | Request::WriteImmed(remote, _)
                 if poster.checks_remote =>
@@ -129,22 +173,11 @@ impl Ep {
             }
             _ => (segments, length),
         };
-        let op = match kind {
-            Request::Send => SendOp::Send,
-            Request::Read(remote) => {
-                self.require_reads(state)?;
-                read_op(remote)
-            }
-            Request::Write(remote) => write_op(remote),
-            Request::WriteImmed(remote, immediate) => {
-                require(self.ia.attributes().immediate_data)?;
-                write_immed_op(remote, immediate)
-            }
-            Request::Atomic(remote, op) => {
-                self.require_reads(state)?;
-                atomic_op(remote, op)
-            }
-        };
+        match kind {
+            Request::Read(_) | Request::Atomic(..) => self.require_reads(state)?,
+            Request::WriteImmed(..) => require(self.ia.attributes().immediate_data)?,
+            Request::Send | Request::Write(_) => {}
+        }
         match kind {
             Request::Send if length > poster.max_message => Err(too_long()),
             Request::Read(_) | Request::Write(_) | Request::WriteImmed(..)
@@ -152,7 +185,7 @@ impl Ep {
             {
                 Err(length_error())
             }
-            _ => Ok((op, segments, length)),
+            _ => Ok((segments, length)),
         }
     }
 
@@ -289,48 +322,6 @@ fn strict_part(
 /// Refuses an operation that the device does not have.
 fn require(has: bool) -> Result<(), DatReturn> {
     if has { Ok(()) } else { Err(unsupported()) }
-}
-
-#[inline(always)]
-fn read_op(remote: RmrSegment) -> SendOp {
-    SendOp::Read {
-        remote_addr: remote.address,
-        rkey: remote.context,
-    }
-}
-
-#[inline(always)]
-fn write_op(remote: RmrSegment) -> SendOp {
-    SendOp::Write {
-        remote_addr: remote.address,
-        rkey: remote.context,
-    }
-}
-
-#[inline(always)]
-fn write_immed_op(remote: RmrSegment, immediate: u32) -> SendOp {
-    SendOp::WriteImm {
-        remote_addr: remote.address,
-        rkey: remote.context,
-        imm: immediate_order(immediate),
-    }
-}
-
-fn atomic_op(remote: RmrSegment, op: AtomicOp) -> SendOp {
-    let (remote_addr, rkey) = (remote.address, remote.context);
-    match op {
-        AtomicOp::FetchAdd(add) => SendOp::FetchAdd {
-            remote_addr,
-            rkey,
-            add,
-        },
-        AtomicOp::CompareSwap { compare, swap } => SendOp::CompareSwap {
-            remote_addr,
-            rkey,
-            compare,
-            swap,
-        },
-    }
 }
 
 /// Returns the flags of a signalled request; short ones are posted inline.

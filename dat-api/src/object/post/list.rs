@@ -1,5 +1,5 @@
-//! Lists of requests of one segment each, without flags. What the fast path takes is posted with as
-//! few doorbells as the data path allows; any other request is posted by itself.
+//! Lists of requests of one segment each, without flags. What is like the requests of the fast path
+//! is posted with as few doorbells as the data path allows; any other request is posted by itself.
 
 use dat_engine::Message;
 

@@ -3,28 +3,23 @@
 //! A post has two paths:
 //!
 //! 1. The **fast path** posts what most programs post: one segment, no completion flags, in the LMR
-//!    that the queue used last, on a queue with room. It is compiled once for each data path
-//!    ([`FastPath`]) and lock ([`Lock`]), so it tests for neither, and saves no registers for the
-//!    other. `for_mode` (in `posting.rs`) selects the function by the queue's [`PostMode`].
+//!    that the queue used last, on a queue of the direct path with room. It is compiled once for each
+//!    kind of post, and reports no errors.
 //! 2. The **slow path** posts everything else, and everything that the fast path could not post. It
-//!    is compiled once. It checks every argument, makes room in a full queue and tries once more,
-//!    and reports errors. It is marked cold so that the fast path jumps to it; a program may still
-//!    use it for every message.
+//!    checks every argument, makes room in a full queue and tries once more, and reports errors. It
+//!    is marked cold so that the fast path jumps to it; a program may still use it for every
+//!    message, as all posts through libibverbs do.
 //!
 //! [`recv`] has both paths for receives; those for requests are in `ep/post_request.rs`.
-//!
-//! [`FastPath`]: dat_engine::fast::FastPath
 //!
 //! Decisions:
 //! - `docs/decisions/020-two-post-paths.md`
 //! - `docs/decisions/021-full-queue-makes-room.md`
 
 use crate::object::ia::MAX_SEGMENTS;
-use crate::types::CompletionFlags;
 
 mod explain;
 pub(crate) mod list;
-mod lock;
 #[allow(unsafe_code)]
 mod posting;
 #[allow(unsafe_code)]
@@ -33,18 +28,11 @@ pub(crate) mod recv;
 mod segments;
 
 pub(crate) use explain::{RefusedPost, changed, full_queue, of_state};
-pub(crate) use lock::{NoLock, PostLock, SpinGuard, SpinLock};
-pub(crate) use posting::{Entered, Path, PostMode, Posting, for_mode};
+pub(crate) use posting::{Entered, PostGuard, Posting};
 pub(crate) use segments::{
     LONGEST, Longest, bad_flags, first_bytes, full, gather, length_error, no_zone, refusal,
     too_long, too_many, unsupported,
 };
-
-/// Returns whether a post has one segment and no flags, by one comparison.
-#[inline(always)]
-pub(crate) fn is_single(count: u32, flags: CompletionFlags) -> bool {
-    (count ^ 1) | flags.bits() == 0
-}
 
 /// Converts immediate data between DAT and the engine, in both directions. The engine sends them in
 /// network byte order; other uDAPL libraries send them in that of the host, and so must this one.

@@ -2,11 +2,10 @@
 
 use core::mem::MaybeUninit;
 
-use dat_engine::fast::FastPath;
 use dat_engine::{Message, PostError, RecvRequest};
 
 use super::list::{ListError, Listed, fast_message, post_list};
-use super::{Entered, Longest, PostLock, Posting, for_mode, gather, is_single};
+use super::{Entered, Longest, Posting, gather};
 use crate::object::ia::MAX_SEGMENTS;
 use crate::object::lmr::LmrCache;
 use crate::status::{DatReturn, OwnCodes, ReturnCodes};
@@ -36,7 +35,7 @@ pub(crate) trait RecvQueue {
     /// Makes room after the engine has refused a receive. Returns whether to try again.
     ///
     /// # Safety
-    /// As for [`post_recv`].
+    /// As for [`post_fast`].
     unsafe fn make_room(&self, error: PostError) -> bool;
 
     /// Counts a refused post; returns the code.
@@ -46,7 +45,7 @@ pub(crate) trait RecvQueue {
     /// passed by value, so that it needs no place in memory before.
     ///
     /// # Safety
-    /// As for [`post_recv`].
+    /// As for [`post_fast`].
     unsafe fn report(
         &self,
         count: u32,
@@ -58,9 +57,13 @@ pub(crate) trait RecvQueue {
 
 /// The posting half of a queue of receives.
 pub(crate) trait RecvPoster {
-    /// Returns the longest segment that the fast path takes; none if the queue has no queue pair
-    /// on its path, or its receives need [`RecvQueue::count_posted`].
+    /// Returns the longest segment that the fast path takes; none if the queue is not on the direct
+    /// path, or its receives need [`RecvQueue::count_posted`].
     fn longest_fast(&self) -> Longest;
+
+    /// Returns the longest segment that a list may have, on either path; none if receives need
+    /// [`RecvQueue::count_posted`].
+    fn longest_listed(&self) -> Longest;
 
     /// Returns the handle of the zone that segments must be in.
     fn zone(&self) -> usize;
@@ -68,18 +71,18 @@ pub(crate) trait RecvPoster {
     /// Returns the LMR cache.
     fn lmr_cache(&mut self) -> &mut LmrCache;
 
-    /// As [`FastPath::try_post_recv`], for either kind of queue.
+    /// As [`dat_engine::Endpoint::try_post_recv`], for either kind of queue.
     ///
     /// # Safety
-    /// As for [`dat_engine::Endpoint::post_recv`]. The request is within [`Self::longest_fast`],
-    /// and `P` is the path of the queue's mode.
-    unsafe fn try_post<P: FastPath>(&mut self, request: &RecvRequest<'_>) -> bool;
+    /// As for [`dat_engine::Endpoint::post_recv`]. The request is within [`Self::longest_fast`].
+    unsafe fn try_post(&mut self, request: &RecvRequest<'_>) -> bool;
 
-    /// As [`FastPath::try_post_recvs`], for either kind of queue.
+    /// As [`dat_engine::Endpoint::try_post_recvs`], for either kind of queue.
     ///
     /// # Safety
-    /// As for [`Self::try_post`], for every message; [`Self::longest_fast`] is not 0.
-    unsafe fn try_post_list<P: FastPath, T>(
+    /// As for [`dat_engine::Endpoint::post_recv`], for every message; [`Self::longest_listed`] is
+    /// not 0.
+    unsafe fn try_post_list<T>(
         &mut self,
         list: &[T],
         message: impl Fn(&T) -> Option<Message>,
@@ -95,58 +98,34 @@ pub(crate) trait RecvPoster {
     unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError>;
 }
 
-/// Posts a receive of `count` segments; `segment(i)` is the i-th, and `i` is below `count`. As the
-/// last statement of a function, the call compiles to a jump; `C` converts the code of a refusal.
+/// The fast path: one segment, no flags; `segment(0)` is the segment. As the last statement of a
+/// function, the call compiles to a jump; `C` converts the code of a refusal. `extern "C"` functions
+/// do not unwind, so that the C interface's functions can jump to it.
 ///
 /// # Safety
 /// No other post runs on this queue at the same time, and nothing else uses the poster, unless
 /// posts take its lock. The memory of the segments is left alone until the receive completes, or
 /// the queue is reset or gone.
-#[inline(always)]
-pub(crate) unsafe fn post_recv<C: ReturnCodes, Q: RecvQueue>(
-    queue: &Q,
-    count: u32,
-    segment: impl Fn(usize) -> LmrSegment,
-    cookie: u64,
-    flags: CompletionFlags,
-) -> DatReturn {
-    // SAFETY: the caller's promise.
-    unsafe {
-        if !is_single(count, flags) {
-            // The hint is here because it makes LLVM emit two branches instead of arithmetic.
-            core::hint::cold_path();
-            return post_slow::<C, Q>(queue, segment, cookie, count, flags);
-        }
-        for_mode!(queue.posting().mode(), <P, L> post_fast::<C, Q, P, L>(queue, segment, cookie))
-    }
-}
-
-/// The fast path: one segment, no flags. `extern "C"` functions do not unwind, so that the C
-/// interface's functions can jump to it.
-///
-/// # Safety
-/// As for [`post_recv`]; `L` is a lock if posts take one.
 #[inline(never)]
 #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
-unsafe extern "C" fn post_fast<C: ReturnCodes, Q: RecvQueue, P: FastPath, L: PostLock>(
+pub(crate) unsafe extern "C" fn post_fast<C: ReturnCodes, Q: RecvQueue>(
     queue: &Q,
     segment: impl Fn(usize) -> LmrSegment,
     cookie: u64,
 ) -> DatReturn {
     // SAFETY: the caller's promise.
-    if let Some(entered) = unsafe { queue.posting().try_enter::<L>() } {
+    if let Some(entered) = unsafe { queue.posting().try_enter() } {
         let poster = entered.poster;
         let one = segment(0);
         if poster.longest_fast().allows(one.length)
             && let Some(segment) = poster.lmr_cache().find(one)
         {
-            let segments = [segment];
             let request = RecvRequest {
                 wr_id: cookie,
-                segments: &segments,
+                segments: &[segment],
             };
             // SAFETY: the caller's promise.
-            if unsafe { poster.try_post::<P>(&request) } {
+            if unsafe { poster.try_post(&request) } {
                 return DatReturn::SUCCESS;
             }
         }
@@ -155,15 +134,15 @@ unsafe extern "C" fn post_fast<C: ReturnCodes, Q: RecvQueue, P: FastPath, L: Pos
     unsafe { post_slow::<C, Q>(queue, segment, cookie, 1, CompletionFlags::empty()) }
 }
 
-/// The slow path: any receive. Its first arguments are those of the fast path, so that they are in
+/// The slow path: any receive of `count` segments; `segment(i)` is the i-th. Its first arguments are those of the fast path, so that they are in
 /// the same registers.
 ///
 /// # Safety
-/// As for [`post_recv`].
+/// As for [`post_fast`].
 #[cold]
 #[inline(never)]
 #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
-unsafe extern "C" fn post_slow<C: ReturnCodes, Q: RecvQueue>(
+pub(crate) unsafe extern "C" fn post_slow<C: ReturnCodes, Q: RecvQueue>(
     queue: &Q,
     segment: impl Fn(usize) -> LmrSegment,
     cookie: u64,
@@ -212,7 +191,7 @@ unsafe extern "C" fn post_slow<C: ReturnCodes, Q: RecvQueue>(
 /// A receive was refused.
 ///
 /// # Safety
-/// As for [`post_recv`], for every receive.
+/// As for [`post_fast`], for every receive.
 #[inline(always)]
 pub(crate) unsafe fn post_recv_list<Q: RecvQueue, T>(
     queue: &Q,
@@ -220,39 +199,37 @@ pub(crate) unsafe fn post_recv_list<Q: RecvQueue, T>(
     listed: impl Fn(&T) -> Listed,
 ) -> Result<(), ListError> {
     // SAFETY: the caller's promise.
-    let run = |rest: &[T]| unsafe {
-        for_mode!(queue.posting().mode(), <P, L> post_list_fast::<Q, P, L, T>(queue, rest, &listed))
-    };
+    let run = |rest: &[T]| unsafe { post_run(queue, rest, &listed) };
     let one = |receive: &T| {
         let (segment, cookie) = listed(receive);
-        let flags = CompletionFlags::empty();
         // SAFETY: the caller's promise.
-        unsafe { post_recv::<OwnCodes, Q>(queue, 1, |_| segment, cookie, flags) }
+        unsafe { post_fast::<OwnCodes, Q>(queue, |_| segment, cookie) }
     };
     post_list(receives, run, one)
 }
 
-/// Posts receives from the front of a list, as far as the fast path takes them. Returns how many.
+/// Posts receives from the front of a list, as far as they are like those of the fast path. Returns
+/// how many.
 ///
 /// # Safety
-/// As for [`post_recv_list`]; `L` is a lock if posts take one.
+/// As for [`post_recv_list`].
 #[inline(never)]
-unsafe fn post_list_fast<Q: RecvQueue, P: FastPath, L: PostLock, T>(
+unsafe fn post_run<Q: RecvQueue, T>(
     queue: &Q,
     receives: &[T],
     listed: &impl Fn(&T) -> Listed,
 ) -> usize {
     // SAFETY: the caller's promise.
-    let Some(entered) = (unsafe { queue.posting().try_enter::<L>() }) else {
+    let Some(entered) = (unsafe { queue.posting().try_enter() }) else {
         return 0;
     };
     let poster = entered.poster;
-    let longest = poster.longest_fast();
+    let longest = poster.longest_listed();
     if longest == Longest::NONE {
         return 0;
     }
     let cache = *poster.lmr_cache();
     let message = |receive: &T| fast_message(listed(receive), longest, &cache);
     // SAFETY: the caller's promise; the limit is not `NONE`.
-    unsafe { poster.try_post_list::<P, T>(receives, message) }
+    unsafe { poster.try_post_list(receives, message) }
 }

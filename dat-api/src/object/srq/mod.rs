@@ -7,7 +7,7 @@ use dat_engine::{SharedReceiveQueueHandle, SrqOptions};
 
 use super::counters::{Counters, Refused};
 use super::ia::{Ia, LimitAttributes, MAX_SEGMENTS};
-use super::post::{PostMode, Posting};
+use super::post::Posting;
 use super::pz::Pz;
 use super::usage::{Counted, Usage, Use};
 use super::{exhausted, of_another_ia};
@@ -110,7 +110,7 @@ impl Srq {
     /// Section 3DAT, `dat_srq_create`: attributes are argument 3; `DAT_MODEL_NOT_SUPPORTED` if the
     /// device has no shared receive queues.
     pub fn create(ia: &Arc<Ia>, pz: &Arc<Pz>, attributes: &SrqAttributes) -> Result<Arc<Self>> {
-        Self::create_in_mode(ia, pz, attributes, PostMode::of(ia))
+        Self::create_with(ia, pz, attributes, ia.is_threadsafe())
     }
 
     /// As [`Self::create`], for a queue to which several threads post at a time, also on an IA that
@@ -123,14 +123,14 @@ impl Srq {
         pz: &Arc<Pz>,
         attributes: &SrqAttributes,
     ) -> Result<Arc<Self>> {
-        Self::create_in_mode(ia, pz, attributes, PostMode::of(ia).with_lock())
+        Self::create_with(ia, pz, attributes, true)
     }
 
-    fn create_in_mode(
+    fn create_with(
         ia: &Arc<Ia>,
         pz: &Arc<Pz>,
         attributes: &SrqAttributes,
-        mode: PostMode,
+        takes_lock: bool,
     ) -> Result<Arc<Self>> {
         ia.require_srqs()?;
         let bad_zone = |cause: String| {
@@ -182,7 +182,7 @@ impl Srq {
             refused: Refused::default(),
             capacity: AtomicU32::new(queue.capacity()),
             max_iov: u32::try_from(queue.max_segments().min(MAX_SEGMENTS)).unwrap_or(1),
-            posting: Posting::new(mode, Poster::new(queue, pz.handle().bits(), mode.path())),
+            posting: Posting::new(takes_lock, Poster::new(queue, pz.handle().bits())),
             watermark: Watermark::default(),
             failed: AtomicBool::new(false),
             sources: Sources::default(),

@@ -1,20 +1,19 @@
 //! Posting receives to a shared queue.
 
-use dat_engine::fast::FastPath;
 use dat_engine::{ControlError, Message, PostError, RecvRequest, SharedReceiveQueue};
 
 use super::Srq;
 use crate::object::lmr::LmrCache;
 use crate::object::post::list::{ListError, Listed};
-use crate::object::post::recv::{RecvPoster, RecvQueue, post_recv, post_recv_list};
-use crate::object::post::{Longest, Path, Posting, count_of, refusal, too_many};
+use crate::object::post::recv::{RecvPoster, RecvQueue, post_fast, post_recv_list, post_slow};
+use crate::object::post::{Longest, Posting, count_of, refusal, too_many};
 use crate::status::{DatReturn, OwnCodes, ReturnCodes};
 use crate::types::{CompletionFlags, LmrSegment};
 
 /// The posting half of a shared queue.
 pub(crate) struct Poster {
     queue: SharedReceiveQueue,
-    /// None unless the queue is on the path that the fast path is compiled for.
+    /// None unless the queue is on the direct path.
     longest_fast: Longest,
     /// The handle of the zone that segments must be in.
     zone: usize,
@@ -23,9 +22,9 @@ pub(crate) struct Poster {
 }
 
 impl Poster {
-    /// Returns the posting half of a queue whose fast path is that of `path`.
-    pub(super) fn new(queue: SharedReceiveQueue, zone: usize, path: Path) -> Self {
-        let longest_fast = match path.is_path_of_shared(&queue) {
+    /// Returns the posting half of a queue.
+    pub(super) fn new(queue: SharedReceiveQueue, zone: usize) -> Self {
+        let longest_fast = match queue.is_direct() {
             true => Longest::ANY,
             false => Longest::NONE,
         };
@@ -70,7 +69,12 @@ impl Srq {
         cookie: u64,
     ) -> DatReturn {
         // SAFETY: the caller's promise.
-        unsafe { post_recv::<C, _>(self, count, segment, cookie, CompletionFlags::empty()) }
+        unsafe {
+            match count {
+                1 => post_fast::<C, _>(self, segment, cookie),
+                _ => post_slow::<C, _>(self, segment, cookie, count, CompletionFlags::empty()),
+            }
+        }
     }
 
     /// Posts a list of receives; `listed` returns what one of them consists of.
@@ -160,6 +164,11 @@ impl RecvPoster for Poster {
     }
 
     #[inline(always)]
+    fn longest_listed(&self) -> Longest {
+        Longest::ANY
+    }
+
+    #[inline(always)]
     fn zone(&self) -> usize {
         self.zone
     }
@@ -170,20 +179,19 @@ impl RecvPoster for Poster {
     }
 
     #[inline(always)]
-    unsafe fn try_post<P: FastPath>(&mut self, request: &RecvRequest<'_>) -> bool {
-        // SAFETY: the caller's promise. The limit is not `NONE`, and only queues of one path have
-        // limits.
-        unsafe { P::try_post_shared(&mut self.queue, request) }
+    unsafe fn try_post(&mut self, request: &RecvRequest<'_>) -> bool {
+        // SAFETY: the caller's promise. The limit is not `NONE`.
+        unsafe { self.queue.try_post(request) }
     }
 
     #[inline(always)]
-    unsafe fn try_post_list<P: FastPath, T>(
+    unsafe fn try_post_list<T>(
         &mut self,
         list: &[T],
         message: impl Fn(&T) -> Option<Message>,
     ) -> usize {
-        // SAFETY: as in `try_post`.
-        unsafe { P::try_post_shared_list(&mut self.queue, list, message) }
+        // SAFETY: the caller's promise.
+        unsafe { self.queue.try_post_list(list, message) }
     }
 
     #[inline(always)]

@@ -48,7 +48,7 @@ mod x86_64 {
     }
 
     #[inline(always)]
-    pub(super) fn flush_stores() {
+    pub(crate) fn flush_stores() {
         // SAFETY: `sfence` exists on every x86-64 and changes nothing but the
         // order of stores.
         unsafe { asm!("sfence", options(nostack, preserves_flags)) }
@@ -56,17 +56,17 @@ mod x86_64 {
 
     /// The locked exchange that took the lock has drained the stores before it.
     #[inline(always)]
-    pub(super) fn flush_stores_locked() {
+    pub(crate) fn flush_stores_locked() {
         compiler();
     }
 
     #[inline(always)]
-    pub(super) fn stores_before_stores() {
+    pub(crate) fn stores_before_stores() {
         compiler();
     }
 
     #[inline(always)]
-    pub(super) fn loads_before_anything() {
+    pub(crate) fn loads_before_anything() {
         compiler();
     }
 }
@@ -79,7 +79,7 @@ mod aarch64 {
     use core::arch::asm;
 
     #[inline(always)]
-    pub(super) fn flush_stores() {
+    pub(crate) fn flush_stores() {
         // SAFETY: `dsb st` waits for earlier stores and has no other effect.
         unsafe { asm!("dsb st", options(nostack, preserves_flags)) }
     }
@@ -87,18 +87,18 @@ mod aarch64 {
     /// An acquire of the lock orders later accesses after it, but not the
     /// record's store before the register's.
     #[inline(always)]
-    pub(super) fn flush_stores_locked() {
+    pub(crate) fn flush_stores_locked() {
         flush_stores();
     }
 
     #[inline(always)]
-    pub(super) fn stores_before_stores() {
+    pub(crate) fn stores_before_stores() {
         // SAFETY: `dmb oshst` orders stores and has no other effect.
         unsafe { asm!("dmb oshst", options(nostack, preserves_flags)) }
     }
 
     #[inline(always)]
-    pub(super) fn loads_before_anything() {
+    pub(crate) fn loads_before_anything() {
         // SAFETY: `dmb oshld` orders earlier loads before later accesses and
         // has no other effect.
         unsafe { asm!("dmb oshld", options(nostack, preserves_flags)) }
@@ -109,62 +109,44 @@ mod aarch64 {
 mod model {
     use core::sync::atomic::{Ordering, fence};
 
-    pub(super) fn flush_stores() {
+    pub(crate) fn flush_stores() {
         fence(Ordering::SeqCst);
     }
 
-    pub(super) fn flush_stores_locked() {
+    pub(crate) fn flush_stores_locked() {
         fence(Ordering::SeqCst);
     }
 
-    pub(super) fn stores_before_stores() {
+    pub(crate) fn stores_before_stores() {
         fence(Ordering::Release);
     }
 
-    pub(super) fn loads_before_anything() {
+    pub(crate) fn loads_before_anything() {
         fence(Ordering::Acquire);
     }
 }
 
 /// Between the last store to a WQE and the store to the doorbell record: a
 /// device that sees the record sees the WQE.
-#[inline(always)]
-pub fn before_record() {
-    arch::stores_before_stores();
-}
+pub(crate) use arch::stores_before_stores as before_record;
 
 /// Between the store to the doorbell record and the store to the register: a
 /// device that takes the doorbell sees the record. The register is
 /// write-combining, so on x86-64 the usual store order does not hold.
-#[inline(always)]
-pub fn before_register() {
-    arch::flush_stores();
-}
+pub(crate) use arch::flush_stores as before_register;
 
 /// [`before_register`] for a caller that has just taken the register's lock.
-#[inline(always)]
-pub fn before_register_locked() {
-    arch::flush_stores_locked();
-}
+pub(crate) use arch::flush_stores_locked as before_register_locked;
 
 /// After the last store to the register, before its lock is released or its
 /// other half is written: the stores leave the processor now, as one doorbell,
 /// and are not combined with the next.
-#[inline(always)]
-pub fn after_register() {
-    arch::flush_stores();
-}
+pub(crate) use arch::flush_stores as after_register;
 
 /// Between the load of a CQE's ownership byte and the loads of the rest of it
 /// and of the memory that it reports.
-#[inline(always)]
-pub fn after_ownership() {
-    arch::loads_before_anything();
-}
+pub(crate) use arch::loads_before_anything as after_ownership;
 
 /// Between the last load from a CQE and the store of the consumer index that
 /// lets the device overwrite it.
-#[inline(always)]
-pub fn before_release() {
-    arch::loads_before_anything();
-}
+pub(crate) use arch::loads_before_anything as before_release;

@@ -73,7 +73,8 @@ impl DoorbellRecord {
     /// Publishes a counter.
     #[inline(always)]
     pub fn set(self, value: u32) {
-        self.0.write(Be32::new(value).to_bits());
+        // SAFETY: as in `DmaCell::write`.
+        unsafe { self.0.0.as_ptr().write_volatile(value.to_be()) };
     }
 
     /// Returns the counter published last.

@@ -73,18 +73,6 @@ pub(crate) struct BlueFlame {
     pub(crate) ring_end: *const u8,
 }
 
-impl BlueFlame {
-    /// Returns the WQEBB after `wqebb`.
-    ///
-    /// # Safety
-    /// `wqebb` is in the ring.
-    #[inline(always)]
-    unsafe fn behind(&self, wqebb: NonNull<u8>) -> NonNull<u8> {
-        // SAFETY: required of the caller.
-        unsafe { behind(wqebb, self.ring, self.ring_end) }
-    }
-}
-
 impl Register {
     /// Returns access to the register at `reg`, whose halves are `half_size` bytes
     /// apart (0: it has one half). `serialised` is false if no two threads ever ring
@@ -105,43 +93,33 @@ impl Register {
         }
     }
 
-    /// Returns whether other threads may ring at the same time; the caller then uses
-    /// [`Self::ring_locked`].
-    #[inline(always)]
-    pub(crate) fn is_serialised(&self) -> bool {
-        self.serialised
-    }
-
-    /// Writes the first eight bytes of the last WQE, under the lock of the
-    /// register.
-    #[inline(always)]
-    pub(crate) fn ring_locked(&mut self, doorbell: Be64) {
-        let uar = &*self.uar;
-        let held = uar.lock.lock();
-        barrier::before_register_locked();
-        // Inside the lock: the flush works on this processor only, and the
-        // next holder's doorbell must not overtake this one.
-        self.write_db(uar, doorbell);
-        drop(held);
-    }
-
-    /// Writes the first eight bytes of the last WQE. No other thread rings the
-    /// same register meanwhile.
+    /// Writes the first eight bytes of the last WQE, under the lock of the register if other
+    /// threads may ring at the same time.
     #[inline(always)]
     pub(crate) fn ring(&mut self, doorbell: Be64) {
-        debug_assert!(!self.serialised);
         let uar = &*self.uar;
-        barrier::before_register();
-        self.write_db(uar, doorbell);
+        if self.serialised {
+            let held = uar.lock.lock();
+            barrier::before_register_locked();
+            // Inside the lock: the flush works on this processor only, and the
+            // next holder's doorbell must not overtake this one.
+            self.write_db(uar, doorbell);
+            drop(held);
+        } else {
+            barrier::before_register();
+            self.write_db(uar, doorbell);
+        }
     }
 
     #[inline(always)]
     fn write_db(&self, uar: &UarState, doorbell: Be64) {
-        let (half, offset) = self.half(uar);
-        // SAFETY: 8 aligned writable bytes at either half, as promised to `at`.
-        let cell = unsafe { DmaCell::new(half.cast::<u64>()) };
+        let offset = uar.offset.load(Ordering::Relaxed);
+        // SAFETY: the offset is 0 or `half_size`: 8 aligned writable bytes at either half, as
+        // promised to `at`.
+        let cell = unsafe { DmaCell::new(self.reg.add(offset).cast::<u64>()) };
         cell.write(doorbell.to_bits());
-        self.toggle_half(uar, offset);
+        barrier::after_register();
+        uar.offset.store(offset ^ self.half_size, Ordering::Relaxed);
     }
 
     /// Copies a whole WQE to the register, 64 bytes at a time, in ascending
@@ -156,36 +134,24 @@ impl Register {
         debug_assert!(!self.serialised);
         let uar = &*self.uar;
         barrier::before_register();
-        let (half, offset) = self.half(uar);
+        let offset = uar.offset.load(Ordering::Relaxed);
+        // SAFETY: as in `write_db`; the register is two halves long.
+        let half = unsafe { self.reg.add(offset) };
         // Up to two WQEBBs, as a short inline message takes, are copied inline.
         // SAFETY: WQEBBs of the ring and of the half, as many as the WQE is
         // long, which the caller promises.
         unsafe {
             copy_wqebb(half.cast(), source.wqe.cast());
             if source.wqebbs > 1 {
-                let second = source.behind(source.wqe);
+                let (ring, end) = (source.ring, source.ring_end);
+                let second = behind(source.wqe, ring, end);
                 copy_wqebb(half.add(WQEBB).cast(), second.cast());
                 if source.wqebbs > 2 {
-                    let (to, third) = (half.add(2 * WQEBB), source.behind(second));
-                    copy_wqebbs(to, third, source.wqebbs - 2, source.ring, source.ring_end);
+                    let (to, third) = (half.add(2 * WQEBB), behind(second, ring, end));
+                    copy_wqebbs(to, third, source.wqebbs - 2, ring, end);
                 }
             }
         }
-        self.toggle_half(uar, offset);
-    }
-
-    /// Returns the half to write next, and its offset.
-    #[inline(always)]
-    fn half(&self, uar: &UarState) -> (NonNull<u8>, usize) {
-        let offset = uar.offset.load(Ordering::Relaxed);
-        // SAFETY: the offset is 0 or `half_size`, and the register is two halves
-        // long, as promised to `at`.
-        (unsafe { self.reg.add(offset) }, offset)
-    }
-
-    /// Flushes the written half, and selects the other half for the next doorbell.
-    #[inline(always)]
-    fn toggle_half(&self, uar: &UarState, offset: usize) {
         barrier::after_register();
         uar.offset.store(offset ^ self.half_size, Ordering::Relaxed);
     }
@@ -354,8 +320,8 @@ mod tests {
         let mut a = register(&mut page, 256, true);
         // SAFETY: the same page as above.
         let mut b = unsafe { Register::at(a.reg, 256, true) };
-        a.ring_locked(Be64::new(1));
-        b.ring_locked(Be64::new(2));
+        a.ring(Be64::new(1));
+        b.ring(Be64::new(2));
         drop((a, b));
         assert_eq!(Be64::from_bits(page.0[0]).get(), 1);
         assert_eq!(Be64::from_bits(page.0[32]).get(), 2);
@@ -423,7 +389,7 @@ mod tests {
                     // SAFETY: the page outlives the scope.
                     let mut reg = unsafe { Register::at(at.expect("not null"), 256, true) };
                     for _ in 0..rounds {
-                        reg.ring_locked(Be64::new(thread + 1));
+                        reg.ring(Be64::new(thread + 1));
                     }
                 });
             }

@@ -112,15 +112,15 @@ fn a_queue_that_is_kept_full_is_posted_to_in_line() {
         fixture.post(wr_id, &[segment(1)]).unwrap();
     }
     for wr_id in 4..20 {
-        assert!(!fixture.producer.has_room());
+        assert!(!fixture.producer.finds_room());
         let wqe_counter = 0xfffe_u16.wrapping_add(wr_id as u16 - 4);
         assert_eq!(fixture.consumer.wr_id(wqe_counter), wr_id - 4);
         fixture.retire();
-        assert!(fixture.producer.has_room());
+        assert!(fixture.producer.finds_room());
         fixture.post(wr_id, &[segment(1)]).unwrap();
     }
     fixture.producer.close();
-    assert!(!fixture.producer.has_room());
+    assert!(!fixture.producer.finds_room());
 }
 
 #[test]

@@ -8,8 +8,8 @@
 
 use core::ptr::NonNull;
 
-use super::encode::with_fence;
-use super::{Control, SendProducer, Written};
+use super::encode::{Head, with_fence};
+use super::{SendProducer, Written};
 use crate::request::{PostError, SendFlags};
 use crate::units::write_unit;
 use crate::wire::{CtrlFlags, UNIT, WindowChange, WqeOpcode};
@@ -39,7 +39,7 @@ impl SendProducer {
         let fence = self.check_room()?;
         let flags = flags & (SendFlags::SIGNALED | SendFlags::FENCE);
         let written = self.write_change(wr_id, change, with_fence(flags, fence), wr_data);
-        self.ring_single(written);
+        self.ring(1, written);
         Ok(())
     }
 
@@ -71,13 +71,8 @@ impl SendProducer {
             at = unsafe { at.add(UNIT) };
         }
         // The immediate data field names the key; the device uses its index.
-        let control = Control {
-            opcode: WqeOpcode::Umr,
-            units,
-            flags,
-            imm: change.before,
-        };
-        let written = self.finish(place, wr_id, wr_data, control);
+        let head = Head::of_opcode(WqeOpcode::Umr, change.before);
+        let written = self.finish(place, (wr_id, wr_data), head, units - 1, flags);
         self.fence_next(CtrlFlags::SMALL_FENCE);
         written
     }

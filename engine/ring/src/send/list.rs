@@ -24,7 +24,7 @@ impl SendProducer {
     /// Returns how many are posted.
     ///
     /// # Safety
-    /// As for [`Self::post_with_data`], for every message.
+    /// As for [`Self::post`], for every message.
     #[inline(always)]
     pub unsafe fn try_post_messages<T>(
         &mut self,
@@ -43,7 +43,7 @@ impl SendProducer {
         };
         let mut posted = 0;
         let mut last = None;
-        if self.has_room() {
+        if !self.credits.exhausted() || self.finds_room() {
             // SAFETY: required of the caller.
             while let Some((count, written)) = unsafe { self.write_run(&list[posted..], &send) } {
                 posted += count;
@@ -51,7 +51,7 @@ impl SendProducer {
             }
         }
         if let Some(written) = last {
-            self.ring_all(posted, written);
+            self.ring(posted, written);
         }
         posted
     }
@@ -60,7 +60,7 @@ impl SendProducer {
     /// requests it wrote, and the last of them; `None` if the first needs another path.
     ///
     /// # Safety
-    /// As for [`Self::post_with_data`], for every request.
+    /// As for [`Self::post`], for every request.
     #[inline(always)]
     pub(super) unsafe fn try_write_run(
         &mut self,

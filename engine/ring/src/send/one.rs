@@ -4,91 +4,67 @@
 use core::ptr::NonNull;
 
 use super::SendProducer;
-use super::encode::{Operation, Payload, Then, Transfer};
+use super::encode::Head;
 use crate::mmio::{SHORT_COPY, read_short};
-use crate::request::{Segment, SendRequest};
+use crate::request::{Segment, SendOp, SendRequest};
 use crate::units::{data_words, is_plain, write_unit};
-use crate::wire::{CtrlFlags, InlineHeader, inline_units};
+use crate::wire::{CtrlFlags, InlineHeader, UNIT, inline_units};
 
 /// Returns the largest inline message that this module writes.
 pub(super) fn short_inline(max_inline: u32) -> u32 {
     max_inline.min(SHORT_COPY)
 }
 
-/// The request needs the slow path.
-struct NeedsSlowPath;
-
-/// One segment, not empty, that does not wrap around the end of the ring.
-struct SingleSegment<'a>(&'a Segment);
-
 impl SendProducer {
-    /// Writes the WQE of a request with one segment, as most requests have, and
-    /// passes it to `T`. Returns `None`, with nothing posted, for a request that needs the slow
-    /// path.
+    /// Posts a request with one segment, as most requests have, and rings the doorbell.
+    /// Returns `false`, with nothing posted, for a request that needs the slow path.
     ///
     /// # Safety
-    /// As for [`Self::post_with_data`].
+    /// As for [`Self::post`].
     #[inline(always)]
-    pub(super) unsafe fn try_write<T: Then>(
-        &mut self,
-        request: &SendRequest<'_>,
-        wr_data: u32,
-    ) -> Option<T::Result> {
+    pub unsafe fn try_post(&mut self, request: &SendRequest<'_>, wr_data: u32) -> bool {
         let [segment] = request.segments else {
-            return None;
+            return false;
         };
-        let (operation, remote) = Operation::of(request.op)?;
-        let transfer = |remote| Transfer {
-            operation,
-            remote,
-            fence: CtrlFlags::empty(),
-            wr_data,
-        };
-        let one = SingleSegment(segment);
-        // Compiled separately with and without the peer's memory.
-        // SAFETY: required of the caller.
-        unsafe {
-            match remote {
-                None => self.try_encode::<T>(request, transfer(None), one),
-                Some(_) => self.try_encode::<T>(request, transfer(remote), one),
-            }
+        if matches!(request.op, SendOp::Nop)
+            || !self.allows_atomic(request)
+            || self.credits.exhausted() && !self.finds_room()
+        {
+            return false;
         }
-    }
-
-    /// # Safety
-    /// As for [`Self::post_with_data`].
-    #[inline(always)]
-    unsafe fn try_encode<T: Then>(
-        &mut self,
-        request: &SendRequest<'_>,
-        transfer: Transfer,
-        one: SingleSegment<'_>,
-    ) -> Option<T::Result> {
-        if !self.has_room() {
-            return None;
+        let head = Head::of(request.op);
+        let ids = (request.wr_id, wr_data);
+        let flags = CtrlFlags::from_bits_truncate(request.flags.bits());
+        let place = self.place();
+        // SAFETY: a unit of the WQE's first WQEBB.
+        let body = unsafe { place.wqe.add(head.units() as usize * UNIT) };
+        // Everything after the data is compiled separately: without inline data the length
+        // of the WQE is known.
+        if request.is_inline() {
+            // SAFETY: required of the caller; there is room.
+            let Some(units) = (unsafe { InlineLimits::of(self).write(segment, body) }) else {
+                return false;
+            };
+            let written = self.finish(place, ids, head, units, flags);
+            self.ring(1, written);
+        } else {
+            // SAFETY: as above.
+            let Some(units) = (unsafe { write_data(segment, body) }) else {
+                return false;
+            };
+            let written = self.finish(place, ids, head, units, flags);
+            self.ring(1, written);
         }
-        // SAFETY: required of the caller; there is room.
-        unsafe { self.encode::<_, T>(request, transfer, &one) }.ok()
-    }
-}
-
-impl Payload for SingleSegment<'_> {
-    type Refused = NeedsSlowPath;
-
-    #[inline(always)]
-    unsafe fn write_data(&self, _: &SendProducer, body: NonNull<u8>) -> Result<u32, NeedsSlowPath> {
-        // SAFETY: required of the caller.
-        unsafe { write_data(self.0, body) }.ok_or(NeedsSlowPath)
+        true
     }
 
+    /// Returns whether a request is no atomic operation, or one that the device takes.
     #[inline(always)]
-    unsafe fn write_inline(
-        &self,
-        ring: &SendProducer,
-        body: NonNull<u8>,
-    ) -> Result<u32, NeedsSlowPath> {
-        // SAFETY: required of the caller.
-        unsafe { InlineLimits::of(ring).write(self.0, body) }.ok_or(NeedsSlowPath)
+    fn allows_atomic(&self, request: &SendRequest<'_>) -> bool {
+        match request.op.atomic() {
+            None => true,
+            Some((addr, _)) => self.atomics && request.check_atomic(addr).is_ok(),
+        }
     }
 }
 
@@ -96,7 +72,7 @@ impl Payload for SingleSegment<'_> {
 /// or too long.
 ///
 /// # Safety
-/// As for [`Payload::write_data`].
+/// `body` is the unit after the head of the WQE at the producer, which the credits say is free.
 #[inline(always)]
 pub(super) unsafe fn write_data(segment: &Segment, body: NonNull<u8>) -> Option<u32> {
     if !is_plain(segment.length) {
@@ -135,17 +111,14 @@ impl InlineLimits {
     /// Writes an inline message.
     ///
     /// # Safety
-    /// As for [`Payload::write_inline`], in the ring of the limits; and they allow its length
-    /// ([`Self::allow`]), and it does not wrap around the end of the ring.
+    /// As for [`write_data`], in the ring of the limits; and the segment is readable. They allow
+    /// its length ([`Self::allow`]), and it does not wrap around the end of the ring.
     #[inline(always)]
     pub(super) unsafe fn copy(self, segment: &Segment, body: NonNull<u8>) {
         let length = segment.length;
         // SAFETY: the header is in the WQE's first WQEBB.
-        unsafe {
-            body.cast::<u32>()
-                .write(InlineHeader::new(length).to_bits())
-        };
-        let data = body.as_ptr().wrapping_add(size_of::<InlineHeader>());
+        unsafe { body.cast::<u32>().write(InlineHeader::bits(length)) };
+        let data = body.as_ptr().wrapping_add(InlineHeader::BYTES);
         let from = core::ptr::with_exposed_provenance::<u8>(segment.addr as usize);
         // SAFETY: the caller promises that the segment is readable, and that the bytes are in
         // WQEBBs that the credits provide for.
@@ -156,14 +129,15 @@ impl InlineLimits {
     /// exceeds the limits.
     ///
     /// # Safety
-    /// As for [`Payload::write_inline`], in the ring of the limits.
+    /// As for [`write_data`], in the ring of the limits; and the segment is readable.
     #[inline(always)]
     pub(super) unsafe fn write(self, segment: &Segment, body: NonNull<u8>) -> Option<u32> {
         let length = segment.length;
-        if !self.allow(length) {
+        // As in `allow`.
+        if length.wrapping_sub(1) >= self.longest {
             return None;
         }
-        let data = body.as_ptr().wrapping_add(size_of::<InlineHeader>());
+        let data = body.as_ptr().wrapping_add(InlineHeader::BYTES);
         if data.addr() + length as usize > self.end.as_ptr().addr() {
             return None;
         }

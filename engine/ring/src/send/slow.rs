@@ -3,16 +3,12 @@
 
 use core::ptr::NonNull;
 
-use super::atomic::Atomic;
-use super::encode::{Operation, Payload, Return, Transfer, with_fence};
-use super::{Control, SendProducer, Written};
+use super::encode::{Head, with_fence};
+use super::{SendProducer, Written};
 use crate::mmio::read_message;
-use crate::request::{PostError, Segment, SendFlags, SendRequest};
+use crate::request::{PostError, Segment, SendFlags, SendOp, SendRequest};
 use crate::units::{data_words, write_unit};
-use crate::wire::{CtrlFlags, InlineHeader, UNIT, WqeOpcode, inline_units};
-
-/// No more segments than a WQE has room for. Segments of length 0 are left out.
-struct Segments<'a>(&'a [Segment]);
+use crate::wire::{CtrlFlags, InlineHeader, UNIT, inline_units};
 
 impl SendProducer {
     /// Writes the WQE of any request. The device sees it with the next doorbell.
@@ -21,7 +17,7 @@ impl SendProducer {
     /// [`PostError`]; nothing is posted then.
     ///
     /// # Safety
-    /// As for [`Self::post_with_data`].
+    /// As for [`Self::post`].
     #[inline(never)]
     pub(super) unsafe fn write(
         &mut self,
@@ -47,42 +43,33 @@ impl SendProducer {
         if request.segments.len() > self.max_segments as usize {
             return Err(PostError::TooManySegments);
         }
-        let Some((operation, remote)) = Operation::of(request.op) else {
-            return match Atomic::of(request.op) {
-                Some(atomic) => self.write_atomic(request, atomic, wr_data, fence),
-                None => Ok(self.write_marker(request, wr_data, fence)),
-            };
-        };
-        let transfer = Transfer {
-            operation,
-            remote,
-            fence,
-            wr_data,
-        };
-        // SAFETY: required of the caller.
-        unsafe { self.encode::<_, Return>(request, transfer, &Segments(request.segments)) }
-    }
-
-    /// Writes a signalled NOP, which is a control segment only.
-    fn write_marker(
-        &mut self,
-        request: &SendRequest<'_>,
-        wr_data: u32,
-        fence: CtrlFlags,
-    ) -> Written {
-        let asked = request.flags & SendFlags::FENCE | SendFlags::SIGNALED;
-        let flags = with_fence(asked, fence);
-        self.finish(
-            self.place(),
-            request.wr_id,
-            wr_data,
-            Control {
-                opcode: WqeOpcode::Nop,
-                units: 1,
-                flags,
-                imm: 0,
-            },
-        )
+        let head = Head::of(request.op);
+        let ids = (request.wr_id, wr_data);
+        let place = self.place();
+        if request.op == SendOp::Nop {
+            // A marker is a control segment only, and always signalled.
+            let flags = with_fence(
+                request.flags & SendFlags::FENCE | SendFlags::SIGNALED,
+                fence,
+            );
+            return Ok(self.finish(place, ids, head, 0, flags));
+        }
+        if let Some((addr, _)) = request.op.atomic() {
+            if !self.atomics {
+                return Err(PostError::NoAtomics);
+            }
+            request.check_atomic(addr)?;
+        }
+        // SAFETY: a unit of the WQE's first WQEBB.
+        let body = unsafe { place.wqe.add(head.units() as usize * UNIT) };
+        let units = if request.is_inline() {
+            // SAFETY: required of the caller; there is room.
+            unsafe { self.write_inline(request.segments, body) }
+        } else {
+            // SAFETY: as above.
+            unsafe { self.write_data(request.segments, body) }
+        }?;
+        Ok(self.finish(place, ids, head, units, with_fence(request.flags, fence)))
     }
 
     /// Copies into the ring, wrapping around at its end.
@@ -110,21 +97,22 @@ impl SendProducer {
         // SAFETY: stays within, or one past, the ring.
         unsafe { at.add(length) }
     }
-}
 
-impl Payload for Segments<'_> {
-    type Refused = PostError;
-
-    unsafe fn write_data(&self, ring: &SendProducer, body: NonNull<u8>) -> Result<u32, PostError> {
+    /// Writes data segments, except empty ones. Returns how many units they take.
+    ///
+    /// # Safety
+    /// `body` is the unit after the head of the WQE at the producer, which the credits say is
+    /// free; there are no more segments than `max_segments`.
+    unsafe fn write_data(&self, segments: &[Segment], body: NonNull<u8>) -> Result<u32, PostError> {
         let mut at = body;
         let mut units = 0;
         let mut length = 0u64;
-        for segment in self.0 {
+        for segment in segments {
             if segment.length == 0 {
                 continue;
             }
-            if at == ring.end {
-                at = ring.buf;
+            if at == self.end {
+                at = self.buf;
             }
             length += u64::from(segment.length);
             // SAFETY: with at most `max_segments` units the WQE is no longer
@@ -141,41 +129,40 @@ impl Payload for Segments<'_> {
         Ok(units)
     }
 
-    /// Writes an inline message. The rest of the last unit keeps its old bytes, as
-    /// in libmlx5.
+    /// Writes an inline message behind its header. The rest of the last unit keeps its old
+    /// bytes, as in libmlx5. Returns how many units it takes.
+    ///
+    /// # Safety
+    /// As for [`Self::write_data`]; and the memory of the segments is readable.
     unsafe fn write_inline(
         &self,
-        ring: &SendProducer,
+        segments: &[Segment],
         body: NonNull<u8>,
     ) -> Result<u32, PostError> {
-        let length = match self.0 {
+        let length = match segments {
             [segment] => u64::from(segment.length),
             segments => segments
                 .iter()
                 .map(|segment| u64::from(segment.length))
                 .sum(),
         };
-        if length > u64::from(ring.max_inline) {
+        if length > u64::from(self.max_inline) {
             return Err(PostError::InlineTooLong);
         }
         let length = length as u32;
         if length == 0 {
             return Ok(0);
         }
-        // SAFETY: the header is in the WQE's first WQEBB: `body` is its second
-        // or third unit.
-        unsafe {
-            body.cast::<u32>()
-                .write(InlineHeader::new(length).to_bits())
-        };
+        // SAFETY: the header is in the WQE's first WQEBB.
+        unsafe { body.cast::<u32>().write(InlineHeader::bits(length)) };
         // SAFETY: still inside that unit.
-        let mut at = unsafe { body.add(size_of::<InlineHeader>()) };
-        for segment in self.0 {
+        let mut at = unsafe { body.add(InlineHeader::BYTES) };
+        for segment in segments {
             let from = core::ptr::with_exposed_provenance::<u8>(segment.addr as usize);
             // SAFETY: the caller promises that the segment is readable; the sum
             // of the lengths was compared with `max_inline` above, so the copy
             // stays within blocks that the credits provide for.
-            at = unsafe { ring.copy_in(at, from, segment.length as usize) };
+            at = unsafe { self.copy_in(at, from, segment.length as usize) };
         }
         Ok(inline_units(length))
     }

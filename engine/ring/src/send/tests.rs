@@ -10,6 +10,7 @@ use super::*;
 use crate::layout::RegisterLayout;
 use crate::request::{Message, Segment, SendOp};
 use crate::testing::Memory;
+use crate::wire::WqeOpcode;
 
 const QPN: u32 = 0x12_3456;
 const HALF: u32 = 256;
@@ -87,7 +88,7 @@ impl Fixture {
     fn post(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
         // SAFETY: inline segments of these tests name live memory; nothing
         // reads the others.
-        unsafe { self.producer.post(request) }
+        unsafe { self.producer.post(request, 0) }
     }
 
     fn post_list(&mut self, requests: &[SendRequest<'_>]) -> Result<(), ListError> {
@@ -209,7 +210,7 @@ fn a_limit_is_exact_and_may_be_raised_later() {
 fn wr_data_is_returned_with_the_request() {
     let mut fixture = fixture(4, 2, 0, false, 0);
     // SAFETY: a request without segments.
-    unsafe { fixture.producer.post_with_data(&send(5, &[]), 0xdead_beef) }.unwrap();
+    unsafe { fixture.producer.post(&send(5, &[]), 0xdead_beef) }.unwrap();
     fixture.post(&send(6, &[])).unwrap();
     let first = fixture.retire(0);
     assert_eq!((first.wr_id, first.wr_data), (5, 0xdead_beef));
@@ -388,13 +389,13 @@ fn a_queue_that_is_kept_full_is_posted_to_in_line() {
     // SAFETY: nothing reads the segments.
     let in_line = |fixture: &mut Fixture, wr_id| unsafe {
         let producer = &mut fixture.producer;
-        producer.try_write::<Ring>(&send(wr_id, &segments), 0)
+        producer.try_post(&send(wr_id, &segments), 0)
     };
     for wr_id in 8..40 {
-        assert!(in_line(&mut fixture, wr_id).is_none(), "full");
+        assert!(!in_line(&mut fixture, wr_id), "full");
         let counter = (wr_id - 8) as u16;
         assert_eq!(fixture.retire(counter).wr_id, wr_id - 8);
-        assert!(in_line(&mut fixture, wr_id).is_some(), "one is free");
+        assert!(in_line(&mut fixture, wr_id), "one is free");
     }
 }
 
@@ -415,8 +416,8 @@ fn what_must_carry_a_fence_is_never_posted_in_line() {
         change(&mut fixture.producer);
         let producer = &mut fixture.producer;
         // SAFETY: nothing reads the segments.
-        let written = unsafe { producer.try_write::<Return>(&send(50, &segments), 0) };
-        assert!(written.is_none());
+        let posted = unsafe { producer.try_post(&send(50, &segments), 0) };
+        assert!(!posted);
     }
     let at = usize::from(fixture.producer.producer) % 8 * WQEBB;
     fixture.post(&send(50, &segments)).unwrap();

@@ -52,6 +52,15 @@ impl<T> SpinLock<T> {
         (!was_locked).then(|| SpinGuard(self))
     }
 
+    /// Releases the lock.
+    ///
+    /// # Safety
+    /// This thread holds it, and has forgotten the guard.
+    #[inline(always)]
+    pub unsafe fn unlock(&self) {
+        self.locked.store(false, Ordering::Release);
+    }
+
     /// Takes the lock after it was found taken.
     #[cold]
     #[inline(never)]
@@ -86,7 +95,8 @@ impl<T> DerefMut for SpinGuard<'_, T> {
 impl<T> Drop for SpinGuard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.0.locked.store(false, Ordering::Release);
+        // SAFETY: the guard is the one that holds it, and is not used again.
+        unsafe { self.0.unlock() };
     }
 }
 

@@ -41,23 +41,6 @@ impl DataSegment {
         }
     }
 
-    /// Returns the segment whose bytes in host order are `words`: the same as
-    /// [`Self::new`] for a [`Segment`] read as two words, with fewer
-    /// instructions.
-    #[inline(always)]
-    pub const fn from_host_words(words: [u64; 2]) -> Self {
-        // In memory the length precedes the key.
-        let length_lkey = if cfg!(target_endian = "little") {
-            words[1].rotate_left(32)
-        } else {
-            words[1]
-        };
-        Self {
-            length_lkey: Be64::new(length_lkey),
-            addr: Be64::new(words[0]),
-        }
-    }
-
     /// Converts from the 16 bytes of a ring.
     #[inline]
     pub const fn from_words(words: [u64; 2]) -> Self {
@@ -82,30 +65,5 @@ impl DataSegment {
             length: (length_lkey >> 32) as u32,
             lkey: length_lkey as u32,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn host_words_and_fields_make_the_same_segment() {
-        let segment = Segment {
-            addr: 0x1122_3344_5566_7788,
-            length: 0x99aa_bbcc,
-            lkey: 0x0d0e_0f10,
-        };
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&segment.addr.to_ne_bytes());
-        bytes[8..12].copy_from_slice(&segment.length.to_ne_bytes());
-        bytes[12..].copy_from_slice(&segment.lkey.to_ne_bytes());
-        let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
-        let words = [word(0), word(8)];
-        assert_eq!(
-            DataSegment::from_host_words(words),
-            DataSegment::new(&segment)
-        );
-        assert_eq!(DataSegment::new(&segment).segment(), segment);
     }
 }

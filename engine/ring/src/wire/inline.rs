@@ -1,32 +1,21 @@
 //! The inline header: the bytes themselves follow it (`mlx5_wqe_inl_data_seg`).
 
-use super::{Be32, UNIT};
+use super::UNIT;
 
 /// 4 bytes: bit 31 marks inline data, the rest is the byte count.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InlineHeader {
-    byte_count: Be32,
-}
-
-const _: () = assert!(size_of::<InlineHeader>() == 4);
+#[derive(Clone, Copy, Debug)]
+pub enum InlineHeader {}
 
 impl InlineHeader {
+    /// The length of the header in bytes.
+    pub const BYTES: usize = 4;
     /// The bit that distinguishes an inline header from a data segment.
     pub const MARK: u32 = 1 << 31;
 
-    /// Returns the header of `length` bytes.
+    /// Returns the header of `length` bytes as it lies in memory.
     #[inline(always)]
-    pub const fn new(length: u32) -> Self {
-        Self {
-            byte_count: Be32::new(length | Self::MARK),
-        }
-    }
-
-    /// Returns the header as it lies in memory.
-    #[inline(always)]
-    pub const fn to_bits(self) -> u32 {
-        self.byte_count.to_bits()
+    pub const fn bits(length: u32) -> u32 {
+        (length | Self::MARK).to_be()
     }
 }
 
@@ -38,6 +27,6 @@ pub const fn inline_units(length: u32) -> u32 {
         0
     } else {
         // Does not use `div_ceil`, which has extra instructions for overflow.
-        (length + size_of::<InlineHeader>() as u32 + UNIT as u32 - 1) >> UNIT.ilog2()
+        (length + InlineHeader::BYTES as u32 + UNIT as u32 - 1) >> UNIT.ilog2()
     }
 }

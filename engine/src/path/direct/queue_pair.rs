@@ -5,12 +5,9 @@ use std::sync::Arc;
 
 use super::record::{Receives, Record};
 use super::{CqCommandQueue, Owner, SharedReceivesHandle, Watch};
-use crate::request::{ListError, Message, PostError, RecvRequest, SendFlags, SendRequest};
-use mlx5_rings::PostReceives;
 use mlx5_rings::layout::{LayoutError, RecvLayout, SendLayout};
 use mlx5_rings::receive::{RecvConsumer, RecvProducer};
 use mlx5_rings::send::{DoorbellPolicy, SendConsumer, SendProducer};
-use mlx5_rings::wire::WindowChange;
 
 /// The parts of a queue pair.
 #[derive(Clone)]
@@ -38,9 +35,12 @@ unsafe impl Send for QueuePairParts {}
 
 /// The posting side of a queue pair.
 pub struct QueuePair {
-    sends: SendProducer,
-    /// Never opened if the queue pair has no receive queue of its own.
-    receives: RecvProducer,
+    /// The ring of sends. The memory of a request is left alone until it completes, or until the
+    /// queue pair was reset or dropped and its completion queue was polled after that.
+    pub(crate) sends: SendProducer,
+    /// The ring of receives, likewise. Never opened if the queue pair has no receive queue of its
+    /// own: it takes none then.
+    pub(crate) receives: RecvProducer,
     record: Arc<Record>,
     parts: QueuePairParts,
 }
@@ -179,154 +179,6 @@ impl QueuePair {
     /// Returns the same state for other threads, until the next [`Self::reset`].
     pub fn watch(&self) -> Watch {
         Watch(Arc::clone(&self.record))
-    }
-
-    /// Posts one receive.
-    ///
-    /// # Errors
-    /// [`PostError`]; nothing is posted then. `NotReady` also if the queue pair
-    /// takes its receives from a shared receive queue.
-    ///
-    /// # Safety
-    /// The memory of the segments is writable, and not used otherwise until the
-    /// receive completes, or until the queue pair was reset or dropped and its
-    /// completion queue was polled after that.
-    #[inline]
-    pub unsafe fn post_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: required of the caller.
-        unsafe { self.receives.post(request) }
-    }
-
-    /// Posts as [`Self::post_recv`] does, on the fast path only. Returns `false`,
-    /// with nothing posted, where an outlined call would be needed.
-    ///
-    /// # Safety
-    /// As for [`Self::post_recv`].
-    #[inline(always)]
-    pub unsafe fn try_post_recv(&mut self, request: &RecvRequest<'_>) -> bool {
-        // SAFETY: required of the caller.
-        unsafe { self.receives.try_post(request) }
-    }
-
-    /// Posts as [`Self::post_send_with_data`] does, on the fast path only. Returns
-    /// `false`, with nothing posted, where an outlined call would be needed.
-    ///
-    /// # Safety
-    /// As for [`Self::post_send_with_data`].
-    #[inline(always)]
-    pub unsafe fn try_post_send(&mut self, request: &SendRequest<'_>, wr_data: u32) -> bool {
-        // SAFETY: required of the caller.
-        unsafe { self.sends.try_post(request, wr_data) }
-    }
-
-    /// Posts several receives with one doorbell.
-    ///
-    /// # Errors
-    /// [`ListError`]; the receives before the invalid one are posted.
-    ///
-    /// # Safety
-    /// As for [`Self::post_recv`], for every request.
-    #[inline]
-    pub unsafe fn post_recv_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
-        // SAFETY: required of the caller.
-        unsafe { self.receives.post_list(requests) }
-    }
-
-    /// Posts receives of a list as [`PostReceives::try_post_messages`] does.
-    ///
-    /// # Safety
-    /// As for [`Self::post_recv`], for every message.
-    #[inline(always)]
-    pub unsafe fn try_post_recv_messages<T>(
-        &mut self,
-        list: &[T],
-        message: impl Fn(&T) -> Option<Message>,
-    ) -> usize {
-        // SAFETY: required of the caller.
-        unsafe { self.receives.try_post_messages(list, message) }
-    }
-
-    /// Posts sends of a list as [`SendProducer::try_post_messages`] does.
-    ///
-    /// # Safety
-    /// As for [`Self::post_send_with_data`], for every message.
-    #[inline(always)]
-    pub unsafe fn try_post_send_messages<T>(
-        &mut self,
-        list: &[T],
-        message: impl Fn(&T) -> Option<Message>,
-        inline: u32,
-    ) -> usize {
-        // SAFETY: required of the caller.
-        unsafe { self.sends.try_post_messages(list, message, inline) }
-    }
-
-    /// Posts one request.
-    ///
-    /// # Errors
-    /// [`PostError`]; nothing is posted then.
-    ///
-    /// # Safety
-    /// With inline data, the memory of the segments is readable during the call.
-    /// Otherwise it is not written (for a read: writable and not used) until the
-    /// request completes, or until the queue pair was reset or dropped and its
-    /// completion queue was polled after that.
-    #[cfg(test)]
-    #[inline]
-    pub unsafe fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: required of the caller.
-        unsafe { self.sends.post(request) }
-    }
-
-    /// Posts one request, whose completion carries `wr_data`.
-    ///
-    /// # Errors
-    /// [`PostError`]; nothing is posted then.
-    ///
-    /// # Safety
-    /// The memory of the segments is as for [`Self::post_send_list`].
-    #[inline]
-    pub unsafe fn post_send_with_data(
-        &mut self,
-        request: &SendRequest<'_>,
-        wr_data: u32,
-    ) -> Result<(), PostError> {
-        // SAFETY: required of the caller.
-        unsafe { self.sends.post_with_data(request, wr_data) }
-    }
-
-    /// Posts a change of a memory window: a bind or an unbind.
-    ///
-    /// # Errors
-    /// [`PostError`]; nothing is posted then.
-    ///
-    /// # Safety
-    /// As for [`SendProducer::post_change`].
-    pub unsafe fn post_change(
-        &mut self,
-        wr_id: u64,
-        change: &WindowChange,
-        flags: SendFlags,
-        wr_data: u32,
-    ) -> Result<(), PostError> {
-        // SAFETY: required of the caller.
-        unsafe { self.sends.post_change(wr_id, change, flags, wr_data) }
-    }
-
-    /// Posts several requests with one doorbell.
-    ///
-    /// # Errors
-    /// [`ListError`]; the requests before the invalid one are posted.
-    ///
-    /// # Safety
-    /// The memory of the segments of every request is readable during the call if
-    /// it is inline. Otherwise it is not written (for a read: writable and not
-    /// used) until the request completes, or until the queue pair was reset or
-    /// dropped and its completion queue was polled after that.
-    #[inline]
-    pub unsafe fn post_send_list(&mut self, requests: &[SendRequest<'_>]) -> Result<(), ListError> {
-        // SAFETY: required of the caller.
-        unsafe { self.sends.post_list(requests) }
     }
 }
 

@@ -3,9 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use super::{CqCommandQueue, Owner};
-use crate::request::{ListError, Message, PostError, RecvRequest};
 use crate::sync::Mutex;
-use mlx5_rings::PostReceives;
 use mlx5_rings::layout::{LayoutError, SharedRecvLayout};
 use mlx5_rings::shared::{SharedRecvConsumer, SharedRecvProducer};
 
@@ -49,7 +47,7 @@ impl SharedReceivesHandle {
 /// The posting side of a shared receive queue.
 #[derive(Debug)]
 pub struct SharedReceives {
-    producer: SharedRecvProducer,
+    pub(crate) producer: SharedRecvProducer,
     state: Arc<SharedState>,
 }
 
@@ -83,67 +81,5 @@ impl SharedReceives {
     /// Returns a handle for creating queue pairs on the queue.
     pub fn handle(&self) -> SharedReceivesHandle {
         SharedReceivesHandle(Arc::clone(&self.state))
-    }
-
-    /// Returns the most receives that may be outstanding.
-    pub fn capacity(&self) -> u32 {
-        self.producer.capacity()
-    }
-
-    /// Returns the most segments of one receive.
-    pub fn max_segments(&self) -> usize {
-        self.producer.max_segments()
-    }
-
-    /// Posts one receive.
-    ///
-    /// # Errors
-    /// [`PostError`]; nothing is posted then.
-    ///
-    /// # Safety
-    /// The memory of the segments is writable, and not used otherwise until the
-    /// receive completes.
-    #[inline]
-    pub unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: required of the caller.
-        unsafe { self.producer.post(request) }
-    }
-
-    /// Posts as [`Self::post`] does, on the fast path only. Returns `false`, with
-    /// nothing posted, where an outlined call would be needed.
-    ///
-    /// # Safety
-    /// As for [`Self::post`].
-    #[inline(always)]
-    pub unsafe fn try_post(&mut self, request: &RecvRequest<'_>) -> bool {
-        // SAFETY: required of the caller.
-        unsafe { self.producer.try_post(request) }
-    }
-
-    /// Posts receives of a list as [`PostReceives::try_post_messages`] does.
-    ///
-    /// # Safety
-    /// As for [`Self::post`], for every message.
-    #[inline(always)]
-    pub unsafe fn try_post_messages<T>(
-        &mut self,
-        list: &[T],
-        message: impl Fn(&T) -> Option<Message>,
-    ) -> usize {
-        // SAFETY: required of the caller.
-        unsafe { self.producer.try_post_messages(list, message) }
-    }
-
-    /// Posts several receives with one doorbell.
-    ///
-    /// # Errors
-    /// [`ListError`]; the receives before the invalid one are posted.
-    ///
-    /// # Safety
-    /// As for [`Self::post`], for every request.
-    #[inline]
-    pub unsafe fn post_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
-        // SAFETY: required of the caller.
-        unsafe { self.producer.post_list(requests) }
     }
 }

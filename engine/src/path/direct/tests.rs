@@ -8,6 +8,7 @@ use crate::completion::{Completion, CompletionFlags, CompletionOp, Status};
 use crate::path::Arrival;
 use crate::request::{PostError, RecvRequest, Segment, SendFlags, SendOp, SendRequest};
 use crate::testing::Memory;
+use mlx5_rings::PostReceives;
 use mlx5_rings::layout::{
     CompletionLayout, RecvLayout, RegisterLayout, SendLayout, SharedRecvLayout,
 };
@@ -204,7 +205,11 @@ impl Srq {
 
     fn post(&mut self, wr_id: u64, segments: &[Segment]) -> Result<(), PostError> {
         // SAFETY: the tests keep the memory of the segments alive.
-        unsafe { self.receives.post(&RecvRequest { wr_id, segments }) }
+        unsafe {
+            self.receives
+                .producer
+                .post(&RecvRequest { wr_id, segments })
+        }
     }
 }
 
@@ -283,12 +288,12 @@ impl Qp {
             segments,
         };
         // SAFETY: the tests keep the memory of the segments alive.
-        unsafe { self.pair.post_send(&request) }
+        unsafe { self.pair.sends.post(&request, 0) }
     }
 
     fn recv(&mut self, wr_id: u64, segments: &[Segment]) -> Result<(), PostError> {
         // SAFETY: as above.
-        unsafe { self.pair.post_recv(&RecvRequest { wr_id, segments }) }
+        unsafe { self.pair.receives.post(&RecvRequest { wr_id, segments }) }
     }
 
     fn is_gone(alive: &AtomicUsize) -> bool {

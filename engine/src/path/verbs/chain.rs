@@ -76,7 +76,7 @@ impl Bounds {
             .iter()
             .map(|segment| u64::from(segment.length))
             .sum();
-        if is_inline(request) && length > u64::from(self.inline_bytes) {
+        if request.is_inline() && length > u64::from(self.inline_bytes) {
             return Err(PostError::InlineTooLong);
         }
         match u32::try_from(length) {
@@ -93,12 +93,6 @@ pub(super) fn check_lengths(segments: &[Segment]) -> Result<(), PostError> {
         return Err(PostError::MessageTooLong);
     }
     Ok(())
-}
-
-/// Returns whether the payload is copied into the work request.
-#[inline(always)]
-fn is_inline(request: &SendRequest<'_>) -> bool {
-    request.flags.contains(SendFlags::INLINE) && !request.op.fills_segments()
 }
 
 /// Returns the operation that the completion of a request reports.
@@ -205,7 +199,7 @@ fn flags(request: &SendRequest<'_>) -> u32 {
             has(SendFlags::SOLICITED),
             ibv_send_flags::IBV_SEND_SOLICITED,
         );
-        put(is_inline(request), ibv_send_flags::IBV_SEND_INLINE);
+        put(request.is_inline(), ibv_send_flags::IBV_SEND_INLINE);
     }
     flags
 }

@@ -15,7 +15,7 @@ impl<D: Device> QueuePair<D> {
     ///
     /// # Safety
     /// As for [`Self::post_recv`], for every message.
-    #[inline(always)]
+    #[inline(never)]
     pub unsafe fn try_post_recv_messages<T>(
         &mut self,
         list: &[T],
@@ -33,7 +33,7 @@ impl<D: Device> QueuePair<D> {
     ///
     /// # Safety
     /// As for [`Self::post_send_list`], for every message.
-    #[inline(always)]
+    #[inline(never)]
     pub unsafe fn try_post_send_messages<T>(
         &mut self,
         list: &[T],
@@ -53,7 +53,7 @@ impl<D: Device> SharedReceives<D> {
     ///
     /// # Safety
     /// As for [`Self::post`], for every message.
-    #[inline(always)]
+    #[inline(never)]
     pub unsafe fn try_post_messages<T>(
         &mut self,
         list: &[T],

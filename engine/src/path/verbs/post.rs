@@ -104,23 +104,6 @@ impl<D: Device> QueuePair<D> {
         })
     }
 
-    /// Posts as [`Self::post_recv`] does, compiled into the caller. Returns whether
-    /// the receive is posted.
-    ///
-    /// # Safety
-    /// As for [`Self::post_recv`].
-    #[inline(always)]
-    pub unsafe fn try_post_recv(&mut self, request: &RecvRequest<'_>) -> bool {
-        if self.forks != forks()
-            || !has_room(&mut self.receives, &self.record.own.slots)
-            || self.recv_bounds.check_recv(request.segments).is_err()
-        {
-            return false;
-        }
-        // SAFETY: required of the caller.
-        unsafe { self.post_checked_recv(request) }.is_ok()
-    }
-
     /// Posts a receive that was checked, and for which there is room.
     #[inline(always)]
     unsafe fn post_checked_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
@@ -144,24 +127,6 @@ impl<D: Device> QueuePair<D> {
             self.flush_late(Side::Recv);
         }
         Ok(())
-    }
-
-    /// Posts as [`Self::post_send_with_data`] does, compiled into the caller, where the
-    /// operation and the number of segments are constants. Returns whether the
-    /// request is posted.
-    ///
-    /// # Safety
-    /// As for [`Self::post_send_with_data`].
-    #[inline(always)]
-    pub unsafe fn try_post_send(&mut self, request: &SendRequest<'_>, wr_data: u32) -> bool {
-        if self.forks != forks() || !has_room(&mut self.sends, &self.record.sends.slots) {
-            return false;
-        }
-        let Ok(length) = self.send_bounds.check_send(request) else {
-            return false;
-        };
-        // SAFETY: required of the caller.
-        unsafe { self.post_checked_send(request, wr_data, length) }.is_ok()
     }
 
     /// Posts a request that was checked, and for which there is room.
@@ -300,13 +265,6 @@ impl<D: Device> QueuePair<D> {
         self.receives.take(1);
         Ok(self.recv_tags.tag(slot))
     }
-}
-
-/// Returns whether there is room for one more request. Inlined: a queue that is
-/// kept full reads the retired count for every post.
-#[inline(always)]
-fn has_room(credits: &mut Credits, slots: &Slots) -> bool {
-    !credits.exhausted() || credits.refresh(slots.retired())
 }
 
 /// Checks that one more request may be posted.

@@ -213,17 +213,6 @@ impl<D: Device> SharedReceives<D> {
             .map_err(|refused| refused.error)
     }
 
-    /// Posts as [`Self::post`] does, compiled into the caller. Returns whether the
-    /// receive is posted.
-    ///
-    /// # Safety
-    /// As for [`Self::post`].
-    #[inline(always)]
-    pub unsafe fn try_post(&mut self, request: &RecvRequest<'_>) -> bool {
-        // SAFETY: required of the caller.
-        unsafe { self.post(request) }.is_ok()
-    }
-
     /// Posts several receives.
     ///
     /// # Errors

@@ -93,7 +93,7 @@ impl Model {
                 segments: &[],
             };
             // SAFETY: the request refers to no memory.
-            unsafe { self.pairs[at].pair.post_send_with_data(&request, wr_data) }.unwrap();
+            unsafe { self.pairs[at].pair.sends.post(&request, wr_data) }.unwrap();
             entry.counter = self.sends[at] as u16;
             self.sends[at] += 1;
         } else if at < OWN {

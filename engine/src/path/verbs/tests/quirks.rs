@@ -240,7 +240,7 @@ fn requests_and_lists_reach_the_device_without_empty_segments() {
             .unwrap();
         let list = [send(2, write), send(3, SendOp::Send)];
         qp.pair.post_send_list(&list).unwrap();
-        assert!(qp.pair.try_post_send(&send(4, write), 0));
+        qp.pair.post_send_with_data(&send(4, write), 0).unwrap();
     }
     let given = qp.device.lengths.lock().unwrap();
     assert_eq!(*given, vec![vec![SEGMENT.length]; 4]);
