@@ -35,7 +35,7 @@ use dat_api::safe::{
 use dat_api::types::{
     AsyncReason, CompletionFlags, ConnectionKind, DtoStatus, EvdFlags, EventData, MemPrivileges,
 };
-use dat_api::{DatReturn, ReturnType};
+use dat_api::{DatError, Refusal, ReturnType};
 
 /// Receives numbered messages of many clients through one shared receive queue
 ///
@@ -158,14 +158,14 @@ fn run(options: Options) -> Outcome<()> {
 }
 
 impl Buffers {
-    fn post(&self, buffer: u64) -> Result<(), DatReturn> {
+    fn post(&self, buffer: u64) -> Result<(), Refusal> {
         let at = buffer as usize * BYTES;
         self.shared
             .post_recv(&[self.memory.segment(at..at + BYTES)], buffer)
     }
 
     /// Posts all free buffers.
-    fn post_all(&self, state: &mut State) -> Result<(), DatReturn> {
+    fn post_all(&self, state: &mut State) -> Result<(), Refusal> {
         state.refills += u64::from(!state.done_with.is_empty());
         for buffer in state.done_with.drain(..) {
             self.post(buffer)?;
@@ -183,7 +183,7 @@ impl Buffers {
 
     /// Makes sure that a buffer is posted for every message that the clients may
     /// send once all grants have arrived.
-    fn ensure_posted(&self) -> Result<(), DatReturn> {
+    fn ensure_posted(&self) -> Result<(), Refusal> {
         let mut state = self.state();
         if state.posted < self.low {
             self.post_all(&mut state)?;
@@ -193,7 +193,7 @@ impl Buffers {
 
     /// Reposts buffers whenever the watermark is reported, until the wait is
     /// ended.
-    fn refill(&self, watermarks: &EventDispatcher) -> Result<(), DatReturn> {
+    fn refill(&self, watermarks: &EventDispatcher) -> Result<(), DatError> {
         loop {
             loop {
                 match watermarks.wait(None) {
@@ -207,7 +207,7 @@ impl Buffers {
                     Err(code) => match code.kind() {
                         Some(ReturnType::InterruptedCall) => {}
                         Some(ReturnType::InvalidState) => return Ok(()),
-                        _ => return Err(code),
+                        _ => return Err(code.into()),
                     },
                 }
             }
@@ -217,9 +217,7 @@ impl Buffers {
             thread::yield_now();
             let mut state = self.state();
             self.post_all(&mut state)?;
-            if let Err(error) = self.shared.set_low_watermark(self.low) {
-                return Err(error.code());
-            }
+            self.shared.set_low_watermark(self.low)?;
         }
     }
 

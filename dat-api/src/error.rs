@@ -7,8 +7,8 @@ use dat_engine::{ControlError, ControlErrorKind};
 
 use crate::status::{DatReturn, ReturnType, Subtype};
 
-/// The error of a control call. Calls that post or take events return the bare [`DatReturn`];
-/// [`crate::refusals`] explains refused posts.
+/// The error of a control call. Calls that take events return the bare [`DatReturn`], and posts of
+/// [`crate::safe`] a [`crate::Refusal`].
 #[derive(Clone, Debug)]
 pub struct DatError {
     code: DatReturn,

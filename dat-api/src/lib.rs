@@ -66,7 +66,6 @@
 //! | [`status`] | `DAT_RETURN`, the result of a call |
 //! | [`handle`] | how objects are named and found |
 //! | [`state`] | the state machine of endpoints, as tables |
-//! | [`refusals`] | the causes of refused posts, in words |
 //! | [`warnings`] | warnings of the library's threads, as lines of text |
 //!
 //! The C interfaces are packages of their own that convert values and call this crate; no type here
@@ -109,9 +108,10 @@
 //! microseconds.
 //!
 //! # Errors
-//! Control calls return a [`DatError`]: the `DAT_RETURN`, and the cause in words. Calls that post
-//! or take events return the bare [`DatReturn`], which takes no memory; [`refusals`] passes on the
-//! causes of refused posts.
+//! Control calls return a [`DatError`]: the `DAT_RETURN`, and the cause in words. Posts and binds of
+//! [`safe`] return a [`Refusal`], which takes no memory: it has the code and the values that were
+//! wrong, and becomes a sentence when it is displayed. Calls that take events return the bare
+//! [`DatReturn`], as do the posts of [`object`].
 //!
 //! ```
 //! use dat_api::ReturnType;
@@ -137,7 +137,6 @@ pub mod options;
 #[allow(unsafe_code)]
 mod per_process;
 mod refusal;
-pub mod refusals;
 pub mod registry;
 pub mod state;
 // Memory that the device writes, and posts that use it.

@@ -2,15 +2,17 @@
 //! code and the values that were wrong. It takes no memory, and becomes a sentence only if it is
 //! displayed.
 //!
-//! Decision: `docs/decisions/063-cause-after-the-refusal.md`
+//! Decision: `docs/decisions/063-cause-with-the-refusal.md`
 
+use core::cell::Cell;
 use core::fmt;
 
 use bitflags::Flags;
 use dat_engine::{LONGEST_WINDOW, PostError};
 
 use crate::error::DatError;
-use crate::status::{DatReturn, ReturnType as Type, Subtype};
+use crate::handle::Handle;
+use crate::status::{DatReturn, OwnCodes, ReturnCodes, ReturnType as Type, Subtype};
 use crate::types::{CompletionFlags, EpState, MemPrivileges};
 
 /// Defines an enum of causes; after `=>`, the code and the sentence.
@@ -137,7 +139,7 @@ causes! {
          not used");
     NoRoomForBinds => plain(Type::ModelNotSupported), (
         "the endpoint's request queue has no room for binds: create it with more max_request_dtos");
-    Engine { error: PostError } => plain(Type::ModelNotSupported), ("{error}");
+    Engine { error: PostError } => of_engine(error), ("{error}");
 }
 
 causes! {
@@ -180,6 +182,15 @@ const fn full() -> DatReturn {
     DatReturn::error(Type::InsufficientResources, Subtype::ResourceMemory)
 }
 
+/// Returns the code for what a check before the engine's has overlooked.
+fn of_engine(error: PostError) -> DatReturn {
+    match error {
+        PostError::TooManySegments => bad(Subtype::InvalidArg2),
+        PostError::InlineTooLong | PostError::MessageTooLong => bad(Subtype::InvalidArg3),
+        _ => plain(Type::ModelNotSupported),
+    }
+}
+
 /// Displays flags by their names in the header, or as 0.
 struct Names<F>(&'static str, F);
 
@@ -219,5 +230,126 @@ impl From<Refusal> for DatError {
 impl From<Refusal> for DatReturn {
     fn from(refusal: Refusal) -> Self {
         refusal.code()
+    }
+}
+
+thread_local! {
+    /// The last refused post of this thread that returned [`OwnCodes`].
+    static LAST: Cell<Refusal> = const { Cell::new(Refusal::NoZone) };
+}
+
+impl ReturnCodes for OwnCodes {
+    #[cold]
+    fn refuse(_: &'static str, _: Handle, refusal: Refusal) -> DatReturn {
+        LAST.set(refusal);
+        refusal.code()
+    }
+}
+
+/// Converts the result of a post with [`OwnCodes`] that has just returned.
+///
+/// # Errors
+/// Why the post was refused.
+#[inline(always)]
+pub(crate) fn checked(code: DatReturn) -> Result<(), Refusal> {
+    if code.is_success() {
+        return Ok(());
+    }
+    Err(LAST.get())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cause_names_the_value_and_what_is_accepted() {
+        let (read, write) = (MemPrivileges::LOCAL_READ, MemPrivileges::LOCAL_WRITE);
+        let error = |kind, subtype| DatReturn::error(kind, subtype);
+        for (refusal, code, text) in [
+            (
+                Refusal::TooManySegments {
+                    count: u32::MAX,
+                    most: 2,
+                    attribute: "max_recv_iov",
+                    owner: "endpoint",
+                },
+                error(Type::InvalidParameter, Subtype::InvalidArg2),
+                "-1 segments: expected 0 to 2, the max_recv_iov of the endpoint; post",
+            ),
+            (
+                Refusal::Flags {
+                    flags: CompletionFlags::from_bits_retain(0x22),
+                    allowed: CompletionFlags::SUPPRESS,
+                },
+                error(Type::InvalidParameter, Subtype::NoSubtype),
+                "completion flags 0x22: DAT_COMPLETION_SOLICITED_WAIT_FLAG | 0x20 not accepted here; \
+                 accepted are DAT_COMPLETION_SUPPRESS_FLAG",
+            ),
+            (
+                Refusal::Segment {
+                    at: 1,
+                    why: Unusable::NoLmr { context: 7 },
+                },
+                error(Type::PrivilegesViolation, Subtype::NoSubtype),
+                "segment 1: no LMR has the context 0x7: ",
+            ),
+            (
+                Refusal::BadTarget {
+                    why: Unusable::NoLmr { context: 7 },
+                },
+                error(Type::InvalidParameter, Subtype::InvalidArg2),
+                "no LMR has the context 0x7: ",
+            ),
+            (
+                Refusal::Target {
+                    why: Unusable::Privileges {
+                        context: 7,
+                        has: read,
+                        need: read | write,
+                    },
+                },
+                error(Type::PrivilegesViolation, Subtype::NoSubtype),
+                "the LMR with the context 0x7 has the privileges 0x1, without \
+                 DAT_MEM_PRIV_LOCAL_WRITE_FLAG: register",
+            ),
+            (
+                Refusal::Unaligned {
+                    address: 9,
+                    argument: Subtype::InvalidArg6,
+                },
+                error(Type::InvalidParameter, Subtype::InvalidArg6),
+                "the remote address 0x9 is not a multiple of 8",
+            ),
+        ] {
+            assert_eq!(refusal.code(), code);
+            let cause = refusal.to_string();
+            assert!(cause.starts_with(text), "{cause}");
+        }
+    }
+
+    #[test]
+    fn no_flags_are_0_and_unsignalled_ones_have_a_hint() {
+        let refusal = Refusal::Flags {
+            flags: CompletionFlags::UNSIGNALLED,
+            allowed: CompletionFlags::empty(),
+        };
+        let cause = refusal.to_string();
+        assert!(
+            cause.contains("accepted are 0x0; DAT_COMPLETION_UNSIGNALLED_FLAG must"),
+            "{cause}"
+        );
+    }
+
+    #[test]
+    fn a_refusal_is_small_and_a_thread_has_its_own() {
+        assert!(size_of::<Refusal>() <= 64);
+        let handle = Handle::NEVER;
+        let code = OwnCodes::refuse("", handle, Refusal::NoReads);
+        std::thread::scope(|scope| {
+            scope.spawn(|| OwnCodes::refuse("", handle, Refusal::RmrFreed));
+        });
+        assert_eq!(checked(code), Err(Refusal::NoReads));
+        assert_eq!(checked(DatReturn::SUCCESS), Ok(()));
     }
 }

@@ -78,7 +78,19 @@ fn messages_go_both_ways_and_objects_are_dropped_in_any_order() {
     // The endpoints are in another zone.
     let foreign = zone.memory(64, MemPrivileges::all()).expect("memory");
     let refused = one.post_recv(&[foreign.segment(0..64)], 0, CompletionFlags::empty());
-    assert!(refused.is_err_and(|error| error.is(ReturnType::ProtectionViolation)));
+    let refused = refused.expect_err("of another zone");
+    assert!(refused.code().is(ReturnType::ProtectionViolation));
+    let [its, needed] = [Some(zone.handle()), one.query().pz].map(|pz| pz.expect("a zone").bits());
+    let cause = refused.to_string();
+    assert!(
+        cause.starts_with("segment 0: the LMR with the context "),
+        "{cause}"
+    );
+    assert!(cause.contains(&format!("is in PZ {its:#x}, ")), "{cause}");
+    assert!(
+        cause.contains(&format!("in PZ {needed:#x}: create both")),
+        "{cause}"
+    );
     drop((zone, foreign));
 
     let zone = one.query().pz;

@@ -6,8 +6,8 @@
 
 use std::fmt;
 
-use dat_api::DatReturn;
 use dat_api::types::DtoStatus;
+use dat_api::{DatReturn, Refusal};
 use dat_engine::{Completion, DataInOrder, PostError};
 
 use super::payload::Payload;
@@ -101,6 +101,8 @@ pub(crate) trait End: Link {
 pub(crate) enum Fault {
     /// The engine refused to post it.
     Post(PostError),
+    /// The endpoint refused to post it.
+    Refused(Refusal),
     /// The engine's completion has an error status.
     Completion(Completion),
     /// A DAT call returned this.
@@ -117,10 +119,17 @@ impl From<PostError> for Fault {
     }
 }
 
+impl From<Refusal> for Fault {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Post(error) => write!(f, "a request was not posted: {error}"),
+            Self::Refused(refusal) => write!(f, "a request was not posted: {refusal}"),
             Self::Completion(completion) => write!(f, "a request failed: {completion}"),
             Self::Call(call, code) => write!(f, "{call} returned {code}"),
             Self::Dto(status) => write!(f, "a request failed: DAT_DTO status {status:?}"),

@@ -231,7 +231,7 @@ impl<const WAITS: bool> Link for RustEnd<WAITS> {
         let segment = self.memory.segment(incoming(&self.payload));
         self.endpoint
             .post_recv(&[segment], 0, CompletionFlags::empty())
-            .map_err(|code| Fault::Call("Endpoint::post_recv", code))
+            .map_err(Fault::Refused)
     }
 
     #[inline(always)]
@@ -240,25 +240,19 @@ impl<const WAITS: bool> Link for RustEnd<WAITS> {
         let start = self.payload.local_offset();
         let segments = [self.memory.segment(start..start + self.size)];
         let (endpoint, target) = (&mut self.endpoint, self.target);
-        let call = |name| move |code| Fault::Call(name, code);
-        match self.operation {
-            Operation::Send => endpoint
-                .post_send(&segments, 0, flags)
-                .map_err(call("Endpoint::post_send")),
-            Operation::Write => endpoint
-                .post_rdma_write(&segments, 0, target, flags)
-                .map_err(call("Endpoint::post_rdma_write")),
-            Operation::Read => endpoint
-                .post_rdma_read(&segments, 0, target, flags)
-                .map_err(call("Endpoint::post_rdma_read")),
-        }
+        let posted = match self.operation {
+            Operation::Send => endpoint.post_send(&segments, 0, flags),
+            Operation::Write => endpoint.post_rdma_write(&segments, 0, target, flags),
+            Operation::Read => endpoint.post_rdma_read(&segments, 0, target, flags),
+        };
+        posted.map_err(Fault::Refused)
     }
 
     #[inline(always)]
     fn post_empty(&mut self, signaled: bool) -> Result<(), Fault> {
         self.endpoint
             .post_send(&[], 0, flags(signaled))
-            .map_err(|code| Fault::Call("Endpoint::post_send", code))
+            .map_err(Fault::Refused)
     }
 
     #[inline(always)]
@@ -268,7 +262,7 @@ impl<const WAITS: bool> Link for RustEnd<WAITS> {
         let target = remote_grant(&self.payload, self.theirs);
         self.endpoint
             .post_rdma_write(&segments, 0, target, CompletionFlags::empty())
-            .map_err(|code| Fault::Call("Endpoint::post_rdma_write", code))
+            .map_err(Fault::Refused)
     }
 
     #[inline(always)]

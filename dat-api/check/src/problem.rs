@@ -46,8 +46,8 @@ impl Problem {
     }
 
     /// Returns the problem of a post or of a wait.
-    pub(crate) fn of_code(doing: &str, code: DatReturn) -> Self {
-        Self::new(format!("cannot {doing}: {code}"), next_step(code))
+    pub(crate) fn of_call(doing: &str, error: &DatError) -> Self {
+        Self::new(format!("cannot {doing}: {error}"), next_step(error.code()))
     }
 }
 

@@ -16,9 +16,8 @@
 //! converts errors to a `DAT_RETURN`, and prints their cause if `DAT_DBG_TYPE=1`.
 //!
 //! **Posting and taking events** run without that frame. They neither allocate,
-//! lock, print nor unwind. Once such a call is refused, `face::refused` (or
-//! `dat_api::refusals`, for posts that the object refuses) determines the cause, if
-//! `DAT_DBG_TYPE=1`.
+//! lock, print nor unwind. Once such a call is refused, `face::refused` prints the
+//! cause, if `DAT_DBG_TYPE=1`.
 //!
 //! **Handles** are pointers to slots. A slot's first word points to the provider
 //! table [`PROVIDER`], as DAT's macros (`dat/udat_redirection.h`) require. A call

@@ -85,7 +85,7 @@ impl WaitCounts {
 
 /// Posts that found the queue full.
 #[derive(Debug, Default)]
-pub(super) struct Refused(AtomicU64);
+pub(crate) struct Refused(AtomicU64);
 
 impl Refused {
     /// Counts a refused post if the reason is a full queue.

@@ -186,7 +186,7 @@ impl Rmr {
             }
         }
         if let Some(error) = refused.1 {
-            ep.refuse(error);
+            ep.count_refused(error);
         }
         Err(refused.0)
     }

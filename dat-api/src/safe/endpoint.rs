@@ -12,7 +12,8 @@ use crate::error::Result;
 use crate::handle::Handle;
 use crate::object::ListError;
 use crate::object::ep::{Connect, DEFAULT_REQUESTS, Ep, EpInfo, EpStatus, RecvQuery, kind};
-use crate::status::{DatReturn, OwnCodes};
+use crate::refusal::{Refusal, checked};
+use crate::status::OwnCodes;
 use crate::types::{AtomicOp, CompletionFlags, EpAttributes};
 
 /// How to create an [`Endpoint`]; begin with [`EndpointOptions::new`].
@@ -285,23 +286,22 @@ impl Endpoint {
     /// Posts a receive, whose segments are filled in their order.
     ///
     /// # Errors
-    /// The code names the reason; nothing is posted then.
+    /// Nothing is posted then.
     #[inline]
     pub fn post_recv(
         &mut self,
         segments: &[Segment<'_>],
         cookie: u64,
         flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
+    ) -> Result<(), Refusal> {
         self.kept.keep(segments);
         // SAFETY: `&mut self` excludes other posts; the mappings are kept until the endpoint is
         // freed, and no references to them exist.
-        unsafe {
+        checked(unsafe {
             let (count, segment) = posted(segments);
             self.ep
                 .post_recv_with::<OwnCodes>(count, segment, cookie, flags)
-        }
-        .into_result()
+        })
     }
 
     /// Posts several receives of one segment each: in the order of the list, and with one doorbell
@@ -322,23 +322,22 @@ impl Endpoint {
     /// Posts a send.
     ///
     /// # Errors
-    /// The code names the reason; nothing is posted then.
+    /// Nothing is posted then.
     #[inline]
     pub fn post_send(
         &mut self,
         segments: &[Segment<'_>],
         cookie: u64,
         flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
+    ) -> Result<(), Refusal> {
         // SAFETY: `&mut self` excludes other posts. The memory is mapped now, which is all that
         // inline data needs; later the device reads it, and fails the request once the region is
         // deregistered.
-        unsafe {
+        checked(unsafe {
             let (count, segment) = posted(segments);
             self.ep
                 .post_with::<OwnCodes>(kind::Send, count, segment, cookie, flags)
-        }
-        .into_result()
+        })
     }
 
     /// Posts several sends as [`Self::post_recv_list`] posts receives. Each has an event, as a send
@@ -367,7 +366,7 @@ impl Endpoint {
     /// unless the adapter is strict; the peer's device checks its memory.
     ///
     /// # Errors
-    /// The code names the reason; nothing is posted then.
+    /// Nothing is posted then.
     #[inline]
     pub fn post_rdma_write(
         &mut self,
@@ -375,22 +374,21 @@ impl Endpoint {
         cookie: u64,
         remote: RemoteSegment,
         flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
+    ) -> Result<(), Refusal> {
         let remote = remote.into();
         // SAFETY: as in `post_send`.
-        unsafe {
+        checked(unsafe {
             let (count, segment) = posted(segments);
             self.ep
                 .post_with::<OwnCodes>(kind::Write(|| remote), count, segment, cookie, flags)
-        }
-        .into_result()
+        })
     }
 
     /// Posts an RDMA read from the peer's memory into the segments, of as many bytes as they have
     /// (on a strict adapter: as `remote` has).
     ///
     /// # Errors
-    /// The code names the reason; nothing is posted then.
+    /// Nothing is posted then.
     #[inline]
     pub fn post_rdma_read(
         &mut self,
@@ -398,23 +396,22 @@ impl Endpoint {
         cookie: u64,
         remote: RemoteSegment,
         flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
+    ) -> Result<(), Refusal> {
         self.kept.keep(segments);
         let remote = remote.into();
         // SAFETY: as in `post_recv`.
-        unsafe {
+        checked(unsafe {
             let (count, segment) = posted(segments);
             self.ep
                 .post_with::<OwnCodes>(kind::Read(|| remote), count, segment, cookie, flags)
-        }
-        .into_result()
+        })
     }
 
     /// Posts an RDMA write as [`Self::post_rdma_write`] does. It also takes a receive of the peer,
     /// whose event ([`crate::types::EventData::ExtendedDto`]) has `immediate`.
     ///
     /// # Errors
-    /// The code names the reason; nothing is posted then. iWARP has no immediate data.
+    /// Nothing is posted then. iWARP has no immediate data.
     #[inline]
     pub fn post_rdma_write_immed(
         &mut self,
@@ -423,16 +420,15 @@ impl Endpoint {
         remote: RemoteSegment,
         immediate: u32,
         flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
+    ) -> Result<(), Refusal> {
         let remote = remote.into();
         // SAFETY: as in `post_send`.
-        unsafe {
+        checked(unsafe {
             let (count, segment) = posted(segments);
             let kind = kind::WriteImmed(|| remote, immediate);
             self.ep
                 .post_with::<OwnCodes>(kind, count, segment, cookie, flags)
-        }
-        .into_result()
+        })
     }
 
     /// Posts an atomic operation on 64 bits of the peer's memory at the address of `remote`, which is a
@@ -440,7 +436,7 @@ impl Endpoint {
     /// host.
     ///
     /// # Errors
-    /// The code names the reason; nothing is posted then. Not all devices have atomic operations
+    /// Nothing is posted then. Not all devices have atomic operations
     /// (`atomics` of [`crate::object::ia::IaAttributes`]).
     pub fn post_atomic(
         &mut self,
@@ -449,13 +445,13 @@ impl Endpoint {
         cookie: u64,
         remote: RemoteSegment,
         flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
+    ) -> Result<(), Refusal> {
         let segments = [segment];
         self.kept.keep(&segments);
         let remote = remote.into();
         let remote = || remote;
         // SAFETY: as in `post_recv`.
-        unsafe {
+        checked(unsafe {
             let (count, at) = posted(&segments);
             match op {
                 AtomicOp::FetchAdd(add) => {
@@ -469,8 +465,7 @@ impl Endpoint {
                         .post_with::<OwnCodes>(kind, count, at, cookie, flags)
                 }
             }
-        }
-        .into_result()
+        })
     }
 }
 

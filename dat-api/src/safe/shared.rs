@@ -8,7 +8,8 @@ use crate::error::Result;
 use crate::handle::Handle;
 use crate::object::ListError;
 use crate::object::srq::{Srq, SrqInfo};
-use crate::status::{DatReturn, OwnCodes};
+use crate::refusal::{Refusal, checked};
+use crate::status::OwnCodes;
 use crate::types::SrqAttributes;
 use dat_engine::sync::Mutex;
 
@@ -101,19 +102,18 @@ impl SharedReceiveQueue {
     /// Posts a receive. Its completion goes to the dispatcher of the endpoint that takes it.
     ///
     /// # Errors
-    /// The code names the reason; nothing is posted then.
+    /// Nothing is posted then.
     #[inline]
-    pub fn post_recv(&self, segments: &[Segment<'_>], cookie: u64) -> Result<(), DatReturn> {
+    pub fn post_recv(&self, segments: &[Segment<'_>], cookie: u64) -> Result<(), Refusal> {
         self.0.kept.keep(segments);
         // SAFETY: `create_locked` has created the queue; the mappings are kept until the queue is
         // freed, and its endpoints do not outlive it.
-        unsafe {
+        checked(unsafe {
             let (count, segment) = posted(segments);
             self.0
                 .srq
                 .post_recv_with::<OwnCodes>(count, segment, cookie)
-        }
-        .into_result()
+        })
     }
 
     /// Posts several receives as [`super::Endpoint::post_recv_list`] does.

@@ -8,7 +8,7 @@
 //! Decision: `docs/decisions/034-deviations-from-dat.md`
 
 use crate::error::DatError;
-use crate::status::{DatReturn, ReturnType};
+use crate::status::ReturnType;
 use crate::types::{ConnectionKind, EpState};
 
 #[cfg(test)]
@@ -382,29 +382,9 @@ impl Call {
             Self::Modify => States::of(&[Unconnected, Reserved, Passive, Tentative]),
         }
     }
-
-    /// Refuses the call unless it is legal.
-    ///
-    /// # Errors
-    /// `DAT_INVALID_STATE`, with the subtype that names the state.
-    #[inline]
-    pub fn check(self, state: EpState) -> Result<(), DatReturn> {
-        if self.legal().has(state) {
-            Ok(())
-        } else {
-            Err(wrong_state(state))
-        }
-    }
 }
 
-/// Returns `DAT_INVALID_STATE`, with the subtype that names the state.
-#[cold]
-#[must_use]
-pub fn wrong_state(state: EpState) -> DatReturn {
-    DatReturn::error(ReturnType::InvalidState, state.subtype())
-}
-
-/// As [`wrong_state`], with the cause in words.
+/// Returns `DAT_INVALID_STATE`, with the subtype that names the state, and the cause.
 pub(crate) fn refused(what: &str, state: EpState) -> DatError {
     DatError::new(
         ReturnType::InvalidState,

@@ -6,28 +6,26 @@ pub use codes::{ReturnType, Subtype};
 
 use core::fmt;
 
+use crate::handle::Handle;
+use crate::refusal::Refusal;
+
 const CLASS_MASK: u32 = 0xc000_0000;
 const CLASS_ERROR: u32 = 0x8000_0000;
 const TYPE_MASK: u32 = 0x3fff_0000;
 const SUBTYPE_MASK: u32 = 0x0000_ffff;
 
-/// The numbers that a C interface gives to return codes. A post ends by a jump to the code of its
-/// data path, so its caller cannot convert what is returned: the slow path does, for a refusal.
+/// What a refused post returns. A post ends by a jump to the code of its path, so its caller cannot
+/// convert what is returned: the slow path does, for a refusal.
 pub trait ReturnCodes {
-    /// Returns the code of a refusal by the interface's numbers.
-    fn convert(refusal: DatReturn) -> DatReturn;
+    /// Returns the code of a refusal by the interface's numbers. `call` is the name of the call in
+    /// C, and `on` the object that was posted to.
+    fn refuse(call: &'static str, on: Handle, refusal: Refusal) -> DatReturn;
 }
 
-/// The numbers of [`DatReturn`], which are those of uDAPL 1.2.
+/// The numbers of [`DatReturn`], which are those of uDAPL 1.2. The types of [`crate::safe`] get the
+/// cause too.
 #[derive(Debug)]
 pub struct OwnCodes;
-
-impl ReturnCodes for OwnCodes {
-    #[inline(always)]
-    fn convert(refusal: DatReturn) -> DatReturn {
-        refusal
-    }
-}
 
 /// The result of a uDAPL call: 0 for success, otherwise the error class bit, a [`ReturnType`] and a
 /// [`Subtype`].

@@ -118,7 +118,7 @@ fn an_rdma_write_with_immediate_data_takes_a_receive_and_leaves_its_memory() {
             .0
             .post_rdma_write_immed(segments, lap, remote, immediate, flags);
         if !has {
-            assert!(posted.is_err_and(|code| code.is(ReturnType::ModelNotSupported)));
+            assert!(posted.is_err_and(|refusal| refusal.code().is(ReturnType::ModelNotSupported)));
             return;
         }
         posted.expect("posted");
@@ -219,7 +219,7 @@ fn atomic_operations_bring_the_bits_before_and_change_the_peer_s() {
             .one
             .0
             .post_atomic(AtomicOp::FetchAdd(1), part, 0, remote, NONE);
-        assert!(refused.is_err_and(|code| code.is(ReturnType::ModelNotSupported)));
+        assert!(refused.is_err_and(|refusal| refusal.code().is(ReturnType::ModelNotSupported)));
         return;
     }
     let mut expected = 0x1122_3344_5566_7788;
@@ -300,7 +300,7 @@ fn short_and_unaligned_memory_of_atomic_operations_is_refused() {
             remote,
             NONE,
         );
-        posted.err().and_then(dat_api::DatReturn::kind)
+        posted.err().and_then(|refusal| refusal.code().kind())
     };
     assert_eq!(kind_of(0..7, 0), Some(ReturnType::LengthError));
     assert_eq!(kind_of(0..0, 0), Some(ReturnType::LengthError));
@@ -323,7 +323,7 @@ fn short_and_unaligned_memory_of_atomic_operations_is_refused() {
         remote,
         NONE,
     );
-    assert!(refused.is_err_and(|code| code.is(ReturnType::ProtectionViolation)));
+    assert!(refused.is_err_and(|refusal| refusal.code().is(ReturnType::ProtectionViolation)));
 }
 
 /// Memory that was registered without the privilege: the peer refuses, the event has the

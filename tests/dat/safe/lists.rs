@@ -156,7 +156,7 @@ fn a_list_of_a_shared_queue_serves_its_endpoints() {
 fn refused(answer: Result<(), ListError>, posted: usize, kind: ReturnType) {
     let error = answer.expect_err("refused");
     assert_eq!(error.posted, posted, "{error}");
-    assert!(error.code.is(kind), "{error}");
+    assert!(error.refusal.code().is(kind), "{error}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What went wrong in a test, and the next step.
 
+use dat_api::DatError;
 use dat_api::types::{ConnectionKind, DtoStatus};
-use dat_api::{DatError, DatReturn};
 
 use crate::problem::Problem;
 
@@ -30,8 +30,8 @@ impl From<DatError> for Failure {
 
 impl Failure {
     /// Returns the failure of a post or a wait.
-    pub(super) fn of_code(doing: &str, code: DatReturn) -> Self {
-        Problem::of_code(doing, code).into()
+    pub(super) fn of_call(doing: &str, error: impl Into<DatError>) -> Self {
+        Problem::of_call(doing, &error.into()).into()
     }
 
     /// Returns the failure of a side whose peer has ended.

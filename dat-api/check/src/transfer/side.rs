@@ -247,7 +247,7 @@ impl Side {
                 Ok(event) => return Ok(event),
                 Err(code) if is_retried(code) && !remaining.is_zero() => {}
                 Err(code) if is_retried(code) => return Err(late()),
-                Err(code) => return Err(Failure::of_code("wait for a connection", code)),
+                Err(code) => return Err(Failure::of_call("wait for a connection", code)),
             }
             if stop.is_some_and(|stop| stop.load(Ordering::Acquire)) {
                 return Err(Failure::ended(self.sides));
@@ -285,7 +285,7 @@ impl Side {
         let segment = self.memory.segment(receive_range(slot));
         let flags = CompletionFlags::empty();
         let posted = self.endpoint.post_recv(&[segment], slot, flags);
-        posted.map_err(|code| Failure::of_code("post a receive", code))
+        posted.map_err(|refusal| Failure::of_call("post a receive", refusal))
     }
 
     fn take_completion(&mut self, waiting_for: &str) -> Result<()> {
@@ -294,7 +294,7 @@ impl Side {
             Ok(event) => event,
             Err(code) if is_retried(code) && !remaining.is_zero() => return Ok(()),
             Err(code) if is_retried(code) => return Err(Failure::late(self.sides, waiting_for)),
-            Err(code) => return Err(Failure::of_code("wait for a completion", code)),
+            Err(code) => return Err(Failure::of_call("wait for a completion", code)),
         };
         match event.data {
             EventData::Dto {
@@ -347,7 +347,7 @@ impl Side {
                     .post_rdma_read(&[segment], REQUEST, remote, flags)
             }
         };
-        posted.map_err(|code| Failure::of_code(doing, code))?;
+        posted.map_err(|refusal| Failure::of_call(doing, refusal))?;
         self.await_request()
     }
 }

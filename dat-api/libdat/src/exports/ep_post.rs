@@ -9,10 +9,9 @@ use crate::abi::{
     DAT_COMPLETION_FLAGS, DAT_COUNT, DAT_DTO_COOKIE, DAT_EP_HANDLE, DAT_LMR_TRIPLET, DAT_RETURN,
     DAT_RMR_TRIPLET,
 };
-use crate::face::refused::{no_remote_segment, no_segments_on_ep};
+use crate::face::refused::{Codes, no_remote_segment, no_segments};
 use crate::face::segments::{local, remote};
 use crate::providers::hot;
-use crate::version::Codes;
 
 /// Defines a call that posts to an endpoint: `$post` with the names that it declares. A remote
 /// segment is named where the call has one.
@@ -50,10 +49,10 @@ macro_rules! post {
             unsafe {
                 let $cookie = user_cookie.as_64;
                 let Some(($count, $segment)) = local(num_segments, local_iov) else {
-                    return no_segments_on_ep($ep, num_segments, $call);
+                    return no_segments($ep.handle(), num_segments, $call);
                 };
                 $(let Some($remote) = remote($remote) else {
-                    return no_remote_segment($ep, $call);
+                    return no_remote_segment($ep.handle(), $call);
                 };)?
                 $post.bits()
             }

@@ -15,7 +15,7 @@ use crate::face::attributes::count;
 use crate::face::frame::{control, require};
 use crate::face::handles::{bare, named, pin};
 use crate::face::output::{Output, query_output};
-use crate::face::refused::no_segments_on_srq;
+use crate::face::refused::{Codes, no_segments};
 use crate::face::segments::local;
 use crate::face::subject::on;
 use crate::providers::dispatch::foreign;
@@ -79,9 +79,9 @@ pub unsafe extern "C" fn dat_srq_post_recv(
     // memory and the segment list stay valid; any 64 bits are a cookie.
     unsafe {
         let Some((count, segment)) = local(num_segments, local_iov) else {
-            return no_segments_on_srq(srq, num_segments);
+            return no_segments(srq.handle(), num_segments, "dat_srq_post_recv");
         };
-        srq.post_recv_with::<version::Codes>(count, segment, user_cookie.as_64)
+        srq.post_recv_with::<Codes>(count, segment, user_cookie.as_64)
             .bits()
     }
 }

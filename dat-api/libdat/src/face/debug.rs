@@ -12,15 +12,17 @@
 //! here only after they have decided to refuse the call; an empty queue, an expired
 //! timeout and a signal are no refusals.
 
+use core::fmt::Display;
 use std::ffi::{CStr, CString};
 use std::io::Write;
 use std::sync::OnceLock;
 
 use dat_api::object::counters::Counters;
 use dat_api::object::ia::Ia;
-use dat_api::{CancellationDisabled, DatError, Handle, environment, handle, refusals, warnings};
+use dat_api::{CancellationDisabled, DatReturn, Handle, environment, handle, warnings};
 
-use super::subject::{Subject, on_object};
+use super::subject::Subject;
+use crate::abi::DAT_RETURN;
 use crate::version::{self, LIBRARY};
 
 /// Bits of `DAT_DBG_TYPE`.
@@ -58,28 +60,29 @@ fn c_number(text: &str) -> Option<u32> {
     u32::from_str_radix(digits, radix).ok()
 }
 
-/// Prints a refused call.
+/// Prints a refused call, if refused calls are printed; returns its code in C.
 #[cold]
-pub(super) fn failed(call: &str, subject: Subject<'_>, error: &DatError) {
+pub(super) fn failed(
+    call: &str,
+    subject: Subject<'_>,
+    code: DatReturn,
+    cause: &dyn Display,
+) -> DAT_RETURN {
+    let answer = version::code(code);
     let destination = destination(ERRORS);
     if destination != 0 {
-        print_line(
-            destination,
-            libc::LOG_ERR,
-            one_line(&format!("{LIBRARY}: {call}{subject}: {}", text(error))),
-        );
+        // The names that this version has for the code.
+        let name = match version::names(answer) {
+            (Some(kind), Some(subtype)) if code.subtype().is_none() => {
+                let [kind, subtype] = [kind, subtype].map(CStr::to_string_lossy);
+                format!("{kind} ({subtype})")
+            }
+            _ => code.to_string(),
+        };
+        let line = one_line(&format!("{LIBRARY}: {call}{subject}: {name}: {cause}"));
+        print_line(destination, libc::LOG_ERR, line);
     }
-}
-
-/// Returns an error with the names that this version has for its code.
-fn text(error: &DatError) -> String {
-    match version::names(version::code(error.code())) {
-        (Some(kind), Some(subtype)) if error.code().subtype().is_none() => {
-            let [kind, subtype] = [kind, subtype].map(CStr::to_string_lossy);
-            format!("{kind} ({subtype}): {}", error.cause())
-        }
-        _ => error.to_string(),
-    }
+    answer
 }
 
 /// Prints what a call that succeeds has to say, if refused calls are printed.
@@ -98,16 +101,11 @@ fn one_line(text: &str) -> String {
     text.replace('\n', "; ")
 }
 
-/// From the first call on, prints the causes of refused posts, and the warnings of
-/// the library.
+/// From the first call on, prints the warnings of the library.
 pub(crate) fn follow_library() {
     static FOLLOWED: OnceLock<bool> = OnceLock::new();
     FOLLOWED.get_or_init(|| {
         destination(ERRORS) != 0
-            && refusals::forward_to(|refusal| {
-                let subject = on_object(refusal.object, refusal.handle);
-                failed(refusal.call, subject, refusal.error);
-            })
             && warnings::forward_to(|line| {
                 let line = format!("{LIBRARY}: {line}");
                 print_line(destination(ERRORS), libc::LOG_WARNING, line);

@@ -8,7 +8,6 @@ use dat_api::{CancellationDisabled, DatError, DatReturn, Result, ReturnType, Sub
 use super::debug;
 use super::subject::Subject;
 use crate::abi::DAT_RETURN;
-use crate::version;
 
 /// Runs the control call named `call` on `subject`, and returns its code. A failure
 /// is printed with its cause if `DAT_DBG_TYPE` enables that. Panics end here.
@@ -51,19 +50,16 @@ fn run(
     // poison, or in objects whose handles were not returned yet.
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(code)) => code,
-        Ok(Err(error)) => {
-            debug::failed(call, subject, &error);
-            version::code(error.code())
-        }
+        Ok(Err(error)) => debug::failed(call, subject, error.code(), &error.cause()),
         Err(_) => {
             // The panic message has already been printed to standard error.
-            let error = DatError::new(
-                ReturnType::InternalError,
-                Subtype::NoSubtype,
-                "the library panicked; please report it",
-            );
-            debug::failed(call, subject, &error);
-            version::code(error.code())
+            let code = DatReturn::error(ReturnType::InternalError, Subtype::NoSubtype);
+            debug::failed(
+                call,
+                subject,
+                code,
+                &"the library panicked; please report it",
+            )
         }
     }
 }

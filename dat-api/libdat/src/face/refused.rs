@@ -3,15 +3,13 @@
 //! the cause. The functions have the C ABI, which does not unwind, so that a call
 //! can end in a jump to them.
 //!
-//! Decision: `docs/decisions/063-cause-after-the-refusal.md`
+//! Decision: `docs/decisions/063-cause-with-the-refusal.md`
 
 #![allow(improper_ctypes_definitions, reason = "only Rust calls them")]
 
 use dat_api::handle::Owned;
-use dat_api::object::ep::Ep;
 use dat_api::object::evd::{self, Evd};
-use dat_api::object::srq::Srq;
-use dat_api::{DatError, DatReturn, Handle, Kind, ReturnType, Subtype};
+use dat_api::{DatError, DatReturn, Handle, Kind, Refusal, ReturnCodes, ReturnType, Subtype};
 
 use super::debug;
 use super::frame::bad_argument;
@@ -24,8 +22,30 @@ use crate::version;
 #[cold]
 #[inline(never)]
 pub(crate) fn refuse(call: &str, subject: Subject<'_>, error: &DatError) -> DAT_RETURN {
-    debug::failed(call, subject, error);
-    version::code(error.code())
+    debug::failed(call, subject, error.code(), &error.cause())
+}
+
+/// What a post returns that the object refuses.
+pub(crate) struct Codes;
+
+impl ReturnCodes for Codes {
+    #[cold]
+    #[inline(never)]
+    fn refuse(call: &'static str, on: Handle, refusal: Refusal) -> DatReturn {
+        let code = debug::failed(call, posted_to(on), refusal.code(), &refusal);
+        DatReturn::from_bits(code)
+    }
+}
+
+fn posted_to(object: Handle) -> Subject<'static> {
+    on_object(object.kind().map_or("ep", name_of), object)
+}
+
+fn name_of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Srq => "srq",
+        _ => "ep",
+    }
 }
 
 /// Refuses a handle that belongs to no provider.
@@ -37,51 +57,43 @@ pub(crate) extern "C" fn bad_handle(
     which: Subtype,
     handle: DAT_HANDLE,
 ) -> DAT_RETURN {
-    let what = match kind {
-        Kind::Srq => "srq",
-        _ => "ep",
-    };
-    refuse(call, on(what, handle), &refused(handle, kind, which))
+    refuse(
+        call,
+        on(name_of(kind), handle),
+        &refused(handle, kind, which),
+    )
 }
 
-fn no_segments(call: &'static str, subject: Subject<'_>, count: DAT_COUNT) -> DAT_RETURN {
+/// Refuses a null segment list with a count other than 0, before the queue is
+/// touched.
+#[cold]
+#[inline(never)]
+pub(crate) extern "C" fn no_segments(
+    on: Handle,
+    count: DAT_COUNT,
+    call: &'static str,
+) -> DAT_RETURN {
     let cause = format!(
         "the segment list is null, but the number of segments is {count}: expected a list of that \
          many, or 0 segments for an empty message"
     );
-    let error = bad_argument(Subtype::InvalidArg3, cause);
-    refuse(call, subject, &error)
-}
-
-/// Refuses a null segment list with a count other than 0, before the queue is
-/// touched. The first arguments are where the call has them.
-#[cold]
-#[inline(never)]
-pub(crate) extern "C" fn no_segments_on_ep(
-    ep: &Ep,
-    count: DAT_COUNT,
-    call: &'static str,
-) -> DAT_RETURN {
-    no_segments(call, on_object("ep", ep.handle()), count)
-}
-
-/// As [`no_segments_on_ep`].
-#[cold]
-#[inline(never)]
-pub(crate) extern "C" fn no_segments_on_srq(srq: &Srq, count: DAT_COUNT) -> DAT_RETURN {
-    no_segments("dat_srq_post_recv", on_object("srq", srq.handle()), count)
+    refuse(
+        call,
+        posted_to(on),
+        &bad_argument(Subtype::InvalidArg3, cause),
+    )
 }
 
 /// Refuses a null remote segment.
 #[cold]
 #[inline(never)]
-pub(crate) extern "C" fn no_remote_segment(ep: &Ep, call: &'static str) -> DAT_RETURN {
+pub(crate) extern "C" fn no_remote_segment(ep: Handle, call: &'static str) -> DAT_RETURN {
     let error = bad_argument(
         Subtype::InvalidArg5,
         "the remote segment is null: expected a DAT_RMR_TRIPLET with the context and address that \
          the peer has sent",
     );
-    refuse(call, on_object("ep", ep.handle()), &error)
+    refuse(call, posted_to(ep), &error)
 }
 
 /// Refuses a null event of a dequeue.

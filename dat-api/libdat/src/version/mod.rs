@@ -29,9 +29,6 @@ pub(crate) const CNO_FIELDS: DAT_CNO_PARAM_MASK = DAT_CNO_FIELD_ALL;
 pub(crate) const PRIVILEGES: MemPrivileges =
     MemPrivileges::from_bits_truncate(DAT_MEM_PRIV_ALL_FLAG);
 
-/// The codes of refused posts in C.
-pub(crate) use dat_api::OwnCodes as Codes;
-
 /// Converts a return code to C. `dat_api` has the numbers of this version.
 #[inline(always)]
 pub(crate) const fn code(code: DatReturn) -> DAT_RETURN {

@@ -3,7 +3,7 @@
 
 use core::ffi::CStr;
 
-use dat_api::{DatReturn, ReturnCodes, ReturnType, Subtype};
+use dat_api::{DatReturn, ReturnType, Subtype};
 
 use crate::abi::*;
 
@@ -53,16 +53,6 @@ const fn renumbered(bits: u32) -> DAT_RETURN {
         subtype + 2
     };
     (bits & !(DAT_TYPE_MASK | DAT_SUBTYPE_MASK)) | kind | subtype
-}
-
-/// The codes of refused posts in C.
-pub(crate) struct Codes;
-
-impl ReturnCodes for Codes {
-    #[inline(always)]
-    fn convert(refusal: DatReturn) -> DatReturn {
-        DatReturn::from_bits(code(refusal))
-    }
 }
 
 /// Converts a return code from C; undoes [`code`].

@@ -14,11 +14,10 @@ use dat_api::{DatError, Kind, ReturnType, Subtype};
 use crate::abi::*;
 use crate::exports::ia;
 use crate::face::frame::{bad_argument, control};
-use crate::face::refused::{bad_handle, no_remote_segment, no_segments_on_ep, refuse};
+use crate::face::refused::{Codes, bad_handle, no_remote_segment, no_segments, refuse};
 use crate::face::segments::{local, remote};
 use crate::face::subject::{on, on_object};
 use crate::providers::dispatch;
-use crate::version::Codes;
 
 unsafe extern "C" {
     /// The extension call of this library, in `c/extension.c`, with the parameters of
@@ -85,7 +84,7 @@ unsafe extern "C" fn libdat2_write_immed(
     // memory and the segments stay valid; any 64 bits are a cookie.
     let code = unsafe {
         let Some((count, segment)) = local(num_segments, local_iov) else {
-            return no_segments_on_ep(ep, num_segments, WRITE_IMMED);
+            return no_segments(ep.handle(), num_segments, WRITE_IMMED);
         };
         let cookie = user_cookie.as_64;
         match remote(remote_iov) {
@@ -98,7 +97,7 @@ unsafe extern "C" fn libdat2_write_immed(
                 let kind = kind::WriteImmed(RmrSegment::default, immediate);
                 ep.post_with::<Codes>(kind, count, segment, cookie, flags)
             }
-            None => return no_remote_segment(ep, WRITE_IMMED),
+            None => return no_remote_segment(ep.handle(), WRITE_IMMED),
         }
     };
     code.bits()

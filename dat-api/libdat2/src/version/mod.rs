@@ -16,7 +16,7 @@ use dat_api::types::{DtoOperation, DtoStatus, LmrSegment, MemPrivileges, RmrSegm
 use crate::abi::*;
 use crate::face::frame::{bad_argument, require};
 
-pub(crate) use codes::{Codes, code, from_code, names};
+pub(crate) use codes::{code, from_code, names};
 pub(crate) use extension::{extended_dto, provider_specific, write_extension};
 
 /// The name of this library in messages.

@@ -316,7 +316,7 @@ impl Ep {
         if let Some(qp) = &poster.qp {
             self.ia.watch(qp.verbs().id(), self.handle);
         }
-        poster.shared = control.srq.is_some();
+        poster.srq = control.srq.as_ref().map(|srq| srq.handle());
         poster.configure(&plan.attributes, &self.ia);
         poster.zone = control.pz.as_ref().map_or(0, |pz| pz.handle().bits());
         poster.binds = plan.binds();

@@ -32,14 +32,14 @@ use super::counters::{Counters, Refused};
 use super::evd::{DtoStream, Evd, StreamGuard};
 use super::ia::Ia;
 use super::peer::PeerAddress;
-use super::post::{Posting, refusal};
+use super::post::Posting;
 use super::pz::Pz;
 use super::srq::{Reporting, Srq};
 use super::usage::{Counted, Usage, Use};
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Upcalls};
 use crate::state::{self, Call, To, Trigger};
-use crate::status::{DatReturn, ReturnType, Subtype};
+use crate::status::{ReturnType, Subtype};
 use crate::types::{EpAttributes, EpState, EventData, PrivateData};
 
 mod attributes;
@@ -48,8 +48,6 @@ mod bind;
 mod build;
 mod completions;
 mod connect;
-#[allow(unsafe_code)]
-mod explain;
 pub mod kind;
 #[allow(unsafe_code)]
 mod lifecycle;
@@ -278,11 +276,9 @@ impl Ep {
         self.refused.read()
     }
 
-    /// Counts a refused post, and returns its code.
-    #[cold]
-    pub(crate) fn refuse(&self, error: PostError) -> DatReturn {
+    /// Counts a bind that the engine has refused.
+    pub(crate) fn count_refused(&self, error: PostError) {
         self.refused.note(error);
-        refusal(error)
     }
 
     /// Returns its state.

@@ -4,11 +4,14 @@ use dat_engine::{Message, PostError, RecvRequest};
 
 use super::Ep;
 use super::poster::Poster;
+use crate::handle::Handle;
+use crate::object::counters::Refused;
 use crate::object::lmr::LmrCache;
 use crate::object::post::list::{ListError, Listed};
 use crate::object::post::recv::{RecvPoster, RecvQueue, post_fast, post_recv_list, post_slow};
-use crate::object::post::{Longest, Posting, bad_flags, count_of, no_zone, too_many};
-use crate::status::{DatReturn, OwnCodes, ReturnCodes, ReturnType, Subtype};
+use crate::object::post::{Longest, Posting, count_of};
+use crate::refusal::Refusal;
+use crate::status::{DatReturn, OwnCodes, ReturnCodes};
 use crate::types::{CompletionFlags, LmrSegment};
 
 impl Ep {
@@ -83,6 +86,15 @@ impl Ep {
 
 impl RecvQueue for Ep {
     type Poster = Poster;
+    const CALL: &'static str = "dat_ep_post_recv";
+
+    fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    fn refused(&self) -> &Refused {
+        &self.refused
+    }
 
     #[inline(always)]
     fn posting(&self) -> &Posting<Poster> {
@@ -95,23 +107,26 @@ impl RecvQueue for Ep {
         poster: &Poster,
         count: u32,
         flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
-        if poster.shared {
-            return Err(DatReturn::error(
-                ReturnType::InvalidState,
-                Subtype::InvalidStateSrqInUse,
-            ));
+    ) -> Result<(), Refusal> {
+        if let Some(srq) = poster.srq {
+            return Err(Refusal::SharedReceives { srq: srq.bits() });
         }
         // Before the segments: without a zone they would all fail with a protection violation.
         if poster.qp.is_none() {
-            return Err(no_zone());
+            return Err(Refusal::NoZone);
         }
         // This also refuses more segments than there are places for.
         if count > poster.max_recv_iov {
-            return Err(too_many());
+            return Err(Refusal::TooManySegments {
+                count,
+                most: poster.max_recv_iov,
+                attribute: "max_recv_iov",
+                owner: "endpoint",
+            });
         }
-        if !poster.recv_flags.contains(flags) {
-            return Err(bad_flags());
+        let allowed = poster.recv_flags;
+        if !allowed.contains(flags) {
+            return Err(Refusal::Flags { flags, allowed });
         }
         if poster.marks_unsignalled_receives() {
             self.unsignalled.posting(!flags.is_empty());
@@ -144,21 +159,15 @@ impl RecvQueue for Ep {
         }
     }
 
-    fn refuse(&self, error: PostError) -> DatReturn {
-        self.refuse(error)
-    }
-
     #[cold]
-    #[inline(never)]
-    unsafe fn report(
-        &self,
-        count: u32,
-        segment: impl Fn(usize) -> LmrSegment,
-        flags: CompletionFlags,
-        code: DatReturn,
-    ) -> DatReturn {
-        // SAFETY: the caller's promise.
-        unsafe { self.report_recv(count, &segment, flags, code) }
+    fn refusal(&self, poster: &Poster, error: PostError) -> Refusal {
+        match error {
+            PostError::QueueFull => Refusal::ReceivesFull {
+                depth: poster.max_receives,
+            },
+            PostError::NotReady => Refusal::NotReady { what: "receives" },
+            error => Refusal::Engine { error },
+        }
     }
 }
 

@@ -14,7 +14,8 @@ use super::Ep;
 use super::kind::Kind;
 use super::request::signalled_flags;
 use crate::object::ia::MAX_SEGMENTS;
-use crate::object::post::{Entered, count_of, gather, no_zone};
+use crate::object::post::{Entered, count_of, gather};
+use crate::refusal::Refusal;
 use crate::status::{DatReturn, OwnCodes, ReturnCodes};
 use crate::types::{CompletionFlags, EpState, LmrSegment, MemPrivileges};
 
@@ -129,7 +130,6 @@ impl Ep {
         count: u32,
         flags: CompletionFlags,
     ) -> DatReturn {
-        let kind_of = kind;
         let kind = kind.request();
         let mut places = [const { MaybeUninit::uninit() }; MAX_SEGMENTS];
         let mut is_second_try = false;
@@ -137,12 +137,12 @@ impl Ep {
             self.await_established();
         }
         // As for receives.
-        let code = loop {
+        let refusal = loop {
             // SAFETY: the caller's promise.
             let Entered { poster, guard } = unsafe { self.posting.lock() };
             let state = self.state.load(Ordering::Acquire);
-            if let Err(code) = poster.check_post(kind, count, flags, state) {
-                break code;
+            if let Err(refusal) = poster.check_post(kind, count, flags, state) {
+                break refusal;
             }
             let need = match kind.fills_segments() {
                 false => MemPrivileges::LOCAL_READ,
@@ -151,11 +151,11 @@ impl Ep {
             let (zone, lmr_cache) = (poster.zone, poster.lmr_cache_for(kind));
             let gathered = match gather(&mut places, count, &segment, lmr_cache, zone, need) {
                 Ok(gathered) => gathered,
-                Err(code) => break code,
+                Err(refusal) => break refusal,
             };
             let (segments, length) = match self.check_memory(poster, kind, gathered, state) {
                 Ok(checked) => checked,
-                Err(code) => break code,
+                Err(refusal) => break refusal,
             };
             let encoded = self.encode(poster, kind, flags, length);
             let request = SendRequest {
@@ -165,42 +165,24 @@ impl Ep {
                 segments,
             };
             let Some(qp) = &mut poster.qp else {
-                break no_zone();
+                break Refusal::NoZone;
             };
             // SAFETY: the caller's promise.
             let Err(error) = (unsafe { qp.post_send_with_data(&request, encoded.wr_data) }) else {
                 poster.unsignalled = encoded.unsignalled;
                 return DatReturn::SUCCESS;
             };
+            let refusal = poster.request_refusal(error, "requests");
             // Making room takes other locks.
             drop(guard);
             // SAFETY: the caller's promise.
             if is_second_try || !unsafe { self.make_request_room(error) } {
-                break self.refuse(error);
+                self.refused.note(error);
+                break refusal;
             }
             is_second_try = true;
         };
-        // SAFETY: the caller's promise.
-        C::convert(unsafe { self.report_refused(kind_of, count, segment, flags, code) })
-    }
-
-    /// Reports the cause of a refused request; returns the code. The functions are passed by value,
-    /// so that neither they nor the kind need a place in memory before.
-    ///
-    /// # Safety
-    /// As for [`Self::post_with`].
-    #[cold]
-    #[inline(never)]
-    unsafe fn report_refused(
-        &self,
-        kind: impl Kind,
-        count: u32,
-        segment: impl Fn(usize) -> LmrSegment,
-        flags: CompletionFlags,
-        code: DatReturn,
-    ) -> DatReturn {
-        // SAFETY: the caller's promise.
-        unsafe { self.report_request(kind.request(), count, &segment, flags, code) }
+        C::refuse(kind.call(), self.handle, refusal)
     }
 
     /// Makes room after the engine has refused a request or a bind. Returns whether to try again.

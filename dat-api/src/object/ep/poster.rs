@@ -6,6 +6,7 @@ use dat_engine::{Endpoint, PostError};
 use super::{Control, Ep};
 
 use super::request::Request;
+use crate::handle::Handle;
 use crate::object::ia::Ia;
 use crate::object::lmr::LmrCache;
 use crate::object::post::{Entered, Longest, PostGuard};
@@ -29,8 +30,9 @@ pub(crate) struct Poster {
     pub(super) zone: usize,
     /// Its request EVD carries completions of binds.
     pub(super) binds: bool,
-    /// How many requests can be outstanding.
+    /// How many requests, and receives, can be outstanding.
     max_requests: u32,
+    pub(super) max_receives: u32,
     pub(super) max_recv_iov: u32,
     pub(super) max_request_iov: u32,
     pub(super) max_read_iov: u32,
@@ -51,8 +53,8 @@ pub(crate) struct Poster {
     pub(super) unsignalled: u32,
     /// The maximum of `unsignalled`.
     pub(super) most_unsignalled: u32,
-    /// Receives come from an SRQ.
-    pub(super) shared: bool,
+    /// The SRQ that receives come from.
+    pub(super) srq: Option<Handle>,
     pub(super) fast: FastLimits,
     pub(super) lmr_caches: LmrCaches,
 }
@@ -132,7 +134,7 @@ impl Poster {
         // A message must not be longer than the work-request data can record.
         self.max_message = attributes.max_message_size.min(LENGTH.into());
         self.checks_remote = ia.is_strict();
-        let max_rdma = match self.checks_remote || self.shared {
+        let max_rdma = match self.checks_remote || self.srq.is_some() {
             true => attributes.max_rdma_size,
             false => ia.attributes().max_rdma_size,
         };
@@ -152,7 +154,7 @@ impl Poster {
             false => longest(segments, self.max_rdma),
         };
         let none_unless = |has, longest| if has { longest } else { Longest::NONE };
-        let recv = match self.shared || self.marks_unsignalled_receives() {
+        let recv = match self.srq.is_some() || self.marks_unsignalled_receives() {
             true => Longest::NONE,
             false => longest(self.max_recv_iov, u64::MAX),
         };
@@ -178,6 +180,7 @@ impl Poster {
         };
         // A quarter of the queue is released at a time.
         self.max_requests = unsigned(attributes.max_request_dtos);
+        self.max_receives = unsigned(attributes.max_recv_dtos);
         self.most_unsignalled = (self.max_requests / 4).min(32);
         self.unsignalled = 0;
     }

@@ -18,12 +18,11 @@ use dat_engine::{ATOMIC_BYTES, Segment, SendFlags, SendOp};
 use super::Ep;
 use super::poster::Poster;
 use crate::object::lmr::LmrCache;
-use crate::object::post::{
-    bad_flags, first_bytes, full, immediate_order, length_error, too_long, too_many, unsupported,
-};
+use crate::object::post::{first_bytes, immediate_order};
 use crate::object::wr_data::{NO_EVENT, UNSIGNALLED};
-use crate::state::{Call, wrong_state};
-use crate::status::{DatReturn, ReturnType, Subtype};
+use crate::refusal::Refusal;
+use crate::state::Call;
+use crate::status::Subtype;
 use crate::types::{AtomicOp, CompletionFlags, EpState, RmrSegment};
 
 /// The states in which requests are accepted.
@@ -48,15 +47,27 @@ pub enum Request {
 }
 
 impl Request {
-    /// The code for a remote address that atomic operations cannot use. The subtype names the
-    /// argument of the header's macro.
+    /// Returns the name of the call in C; of the extensions, that of the header's macro.
+    pub(super) fn call(self) -> &'static str {
+        match self {
+            Self::Send => "dat_ep_post_send",
+            Self::Read(_) => "dat_ep_post_rdma_read",
+            Self::Write(_) => "dat_ep_post_rdma_write",
+            Self::WriteImmed(..) => "dat_ib_post_rdma_write_immed",
+            Self::Atomic(_, AtomicOp::FetchAdd(_)) => "dat_ib_post_fetch_and_add",
+            Self::Atomic(_, AtomicOp::CompareSwap { .. }) => "dat_ib_post_cmp_and_swap",
+        }
+    }
+
+    /// Refuses a remote address that atomic operations cannot use. The code names the argument of
+    /// the header's macro.
     #[cold]
-    fn unaligned(self) -> DatReturn {
+    fn unaligned(self, address: u64) -> Refusal {
         let argument = match self {
             Self::Atomic(_, AtomicOp::CompareSwap { .. }) => Subtype::InvalidArg6,
             _ => Subtype::InvalidArg5,
         };
-        DatReturn::error(ReturnType::InvalidParameter, argument)
+        Refusal::Unaligned { address, argument }
     }
 
     /// Returns the operation for the engine.
@@ -150,7 +161,7 @@ impl Ep {
         kind: Request,
         (segments, length): (&'a mut [Segment], u64),
         state: u32,
-    ) -> Result<(&'a mut [Segment], u64), DatReturn> {
+    ) -> Result<(&'a mut [Segment], u64), Refusal> {
         let (segments, length) = match kind {
             Request::Read(remote) | Request::Write(remote) | Request::WriteImmed(remote, _)
                 if poster.checks_remote =>
@@ -158,16 +169,19 @@ impl Ep {
                 strict_part(kind, remote.length, (segments, length))?
             }
             Request::Atomic(remote, _) => {
-                require(self.ia.attributes().atomics)?;
-                let remote_length = match poster.checks_remote {
-                    true => remote.length,
-                    false => ATOMIC,
-                };
-                if length < ATOMIC || remote_length < ATOMIC {
-                    return Err(length_error());
+                if !self.ia.attributes().atomics {
+                    return Err(Refusal::AtomicsUnsupported);
+                }
+                for (what, length, counts) in [
+                    ("local", length, true),
+                    ("remote", remote.length, poster.checks_remote),
+                ] {
+                    if counts && length < ATOMIC {
+                        return Err(Refusal::ShortAtomic { what, length });
+                    }
                 }
                 if !remote.address.is_multiple_of(ATOMIC) {
-                    return Err(kind.unaligned());
+                    return Err(kind.unaligned(remote.address));
                 }
                 (first_bytes(segments, ATOMIC), ATOMIC)
             }
@@ -175,15 +189,23 @@ impl Ep {
         };
         match kind {
             Request::Read(_) | Request::Atomic(..) => self.require_reads(state)?,
-            Request::WriteImmed(..) => require(self.ia.attributes().immediate_data)?,
-            Request::Send | Request::Write(_) => {}
+            Request::WriteImmed(..) if !self.ia.attributes().immediate_data => {
+                return Err(Refusal::ImmediateUnsupported);
+            }
+            _ => {}
         }
         match kind {
-            Request::Send if length > poster.max_message => Err(too_long()),
+            Request::Send if length > poster.max_message => Err(Refusal::LongMessage {
+                length,
+                most: poster.max_message,
+            }),
             Request::Read(_) | Request::Write(_) | Request::WriteImmed(..)
                 if length > poster.max_rdma =>
             {
-                Err(length_error())
+                Err(Refusal::LongTransfer {
+                    length,
+                    most: poster.max_rdma,
+                })
             }
             _ => Ok((segments, length)),
         }
@@ -195,7 +217,7 @@ impl Ep {
     /// # Errors
     /// As [`Self::no_reads`].
     #[inline(always)]
-    fn require_reads(&self, state: u32) -> Result<(), DatReturn> {
+    fn require_reads(&self, state: u32) -> Result<(), Refusal> {
         if self.reads_issued.load(Ordering::Relaxed) == 0 && state == EpState::Connected as u32 {
             return Err(self.no_reads());
         }
@@ -206,10 +228,10 @@ impl Ep {
     /// none.
     #[cold]
     #[inline(never)]
-    fn no_reads(&self) -> DatReturn {
+    fn no_reads(&self) -> Refusal {
         match self.ia.attributes().max_rdma_read_per_ep_out {
-            0 => unsupported(),
-            _ => full(),
+            0 => Refusal::ReadsUnsupported,
+            _ => Refusal::NoReads,
         }
     }
 
@@ -268,23 +290,31 @@ impl Poster {
         count: u32,
         flags: CompletionFlags,
         state: u32,
-    ) -> Result<(), DatReturn> {
-        let (most_segments, allowed) = match kind {
-            Request::Send => (self.max_request_iov, self.send_flags),
-            Request::Read(_) => (self.max_read_iov, self.rdma_flags),
-            Request::Write(_) => (self.max_write_iov, self.rdma_flags),
+    ) -> Result<(), Refusal> {
+        let (most, attribute, allowed) = match kind {
+            Request::Send => (self.max_request_iov, "max_request_iov", self.send_flags),
+            Request::Read(_) => (self.max_read_iov, "max_rdma_read_iov", self.rdma_flags),
+            Request::Write(_) => (self.max_write_iov, "max_rdma_write_iov", self.rdma_flags),
             // It takes a receive of the peer, as a send does.
-            Request::WriteImmed(..) => (self.max_write_iov, self.send_flags),
-            Request::Atomic(..) => (1, self.rdma_flags),
+            Request::WriteImmed(..) => (self.max_write_iov, "max_rdma_write_iov", self.send_flags),
+            Request::Atomic(..) => (1, "number of segments", self.rdma_flags),
         };
         if state != EpState::Connected as u32 && !POSTABLE.has(super::state_of(state)) {
-            return Err(wrong_state(super::state_of(state)));
+            return Err(Refusal::State {
+                state: super::state_of(state),
+                what: "requests",
+            });
         }
         if !allowed.contains(flags) {
-            return Err(bad_flags());
+            return Err(Refusal::Flags { flags, allowed });
         }
-        if count > most_segments {
-            return Err(too_many());
+        if count > most {
+            return Err(Refusal::TooManySegments {
+                count,
+                most,
+                attribute,
+                owner: "endpoint",
+            });
         }
         Ok(())
     }
@@ -310,18 +340,16 @@ fn strict_part(
     kind: Request,
     remote: u64,
     (segments, length): (&mut [Segment], u64),
-) -> Result<(&mut [Segment], u64), DatReturn> {
+) -> Result<(&mut [Segment], u64), Refusal> {
+    let local = length;
     match kind {
-        Request::Read(_) if remote > length => Err(length_error()),
-        Request::Read(_) if remote < length => Ok((first_bytes(segments, remote), remote)),
-        Request::Write(_) | Request::WriteImmed(..) if remote < length => Err(length_error()),
-        _ => Ok((segments, length)),
+        Request::Read(_) if remote > local => Err(Refusal::LongRead { remote, local }),
+        Request::Read(_) if remote < local => Ok((first_bytes(segments, remote), remote)),
+        Request::Write(_) | Request::WriteImmed(..) if remote < local => {
+            Err(Refusal::LongWrite { remote, local })
+        }
+        _ => Ok((segments, local)),
     }
-}
-
-/// Refuses an operation that the device does not have.
-fn require(has: bool) -> Result<(), DatReturn> {
-    if has { Ok(()) } else { Err(unsupported()) }
 }
 
 /// Returns the flags of a signalled request; short ones are posted inline.

@@ -5,6 +5,7 @@ use dat_engine::Message;
 
 use crate::object::lmr::LmrCache;
 use crate::object::post::Longest;
+use crate::refusal::{Refusal, checked};
 use crate::status::DatReturn;
 use crate::types::LmrSegment;
 
@@ -18,13 +19,13 @@ pub struct ListError {
     /// How many requests are posted.
     pub posted: usize,
     /// Why the next one is not.
-    pub code: DatReturn,
+    pub refusal: Refusal,
 }
 
 impl core::fmt::Display for ListError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let Self { posted, code } = self;
-        write!(f, "request {posted} of the list was not posted: {code}")
+        let Self { posted, refusal } = self;
+        write!(f, "request {posted} of the list was not posted: {refusal}")
     }
 }
 
@@ -47,9 +48,8 @@ pub(crate) fn post_list<T>(
         let Some(next) = list.get(posted) else {
             return Ok(());
         };
-        let code = one(next);
-        if code != DatReturn::SUCCESS {
-            return Err(ListError { posted, code });
+        if let Err(refusal) = checked(one(next)) {
+            return Err(ListError { posted, refusal });
         }
         posted += 1;
         if posted == list.len() {

@@ -18,7 +18,6 @@
 
 use crate::object::ia::MAX_SEGMENTS;
 
-mod explain;
 pub(crate) mod list;
 #[allow(unsafe_code)]
 mod posting;
@@ -27,12 +26,8 @@ pub(crate) mod recv;
 #[allow(unsafe_code)]
 mod segments;
 
-pub(crate) use explain::{RefusedPost, changed, full_queue, of_state};
 pub(crate) use posting::{Entered, PostGuard, Posting};
-pub(crate) use segments::{
-    LONGEST, Longest, bad_flags, first_bytes, full, gather, length_error, no_zone, refusal,
-    too_long, too_many, unsupported,
-};
+pub(crate) use segments::{Longest, first_bytes, gather};
 
 /// Converts immediate data between DAT and the engine, in both directions. The engine sends them in
 /// network byte order; other uDAPL libraries send them in that of the host, and so must this one.

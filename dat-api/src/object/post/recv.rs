@@ -6,27 +6,37 @@ use dat_engine::{Message, PostError, RecvRequest};
 
 use super::list::{ListError, Listed, fast_message, post_list};
 use super::{Entered, Longest, Posting, gather};
+use crate::handle::Handle;
+use crate::object::counters::Refused;
 use crate::object::ia::MAX_SEGMENTS;
 use crate::object::lmr::LmrCache;
+use crate::refusal::Refusal;
 use crate::status::{DatReturn, OwnCodes, ReturnCodes};
 use crate::types::{CompletionFlags, LmrSegment, MemPrivileges};
 
 /// A queue that receives are posted to.
 pub(crate) trait RecvQueue {
     type Poster: RecvPoster;
+    /// The name of the call in C.
+    const CALL: &'static str;
+
+    fn handle(&self) -> Handle;
+
+    /// Returns the count of its posts that found it full.
+    fn refused(&self) -> &Refused;
 
     fn posting(&self) -> &Posting<Self::Poster>;
 
     /// Checks a receive except for its segments, and stores its flags.
     ///
     /// # Errors
-    /// The code for what is wrong with it.
+    /// What is wrong with it.
     fn check_post(
         &self,
         poster: &Self::Poster,
         count: u32,
         flags: CompletionFlags,
-    ) -> Result<(), DatReturn>;
+    ) -> Result<(), Refusal>;
 
     /// Counts a receive that the slow path has posted. The caller still has the poster. The fast
     /// path counts nothing: where receives are counted, [`RecvPoster::longest_fast`] is 0.
@@ -38,21 +48,8 @@ pub(crate) trait RecvQueue {
     /// As for [`post_fast`].
     unsafe fn make_room(&self, error: PostError) -> bool;
 
-    /// Counts a refused post; returns the code.
-    fn refuse(&self, error: PostError) -> DatReturn;
-
-    /// Reports the cause of a refused post ([`crate::refusals`]); returns the code. `segment` is
-    /// passed by value, so that it needs no place in memory before.
-    ///
-    /// # Safety
-    /// As for [`post_fast`].
-    unsafe fn report(
-        &self,
-        count: u32,
-        segment: impl Fn(usize) -> LmrSegment,
-        flags: CompletionFlags,
-        code: DatReturn,
-    ) -> DatReturn;
+    /// Returns why the engine refuses a receive.
+    fn refusal(&self, poster: &Self::Poster, error: PostError) -> Refusal;
 }
 
 /// The posting half of a queue of receives.
@@ -153,16 +150,16 @@ pub(crate) unsafe extern "C" fn post_slow<C: ReturnCodes, Q: RecvQueue>(
     let mut places = [const { MaybeUninit::uninit() }; MAX_SEGMENTS];
     let mut is_second_try = false;
     // A refusal leaves the loop, so that successful posts do not test for it again.
-    let code = loop {
+    let refusal = loop {
         // SAFETY: the caller's promise.
         let Entered { poster, guard } = unsafe { queue.posting().lock() };
-        if let Err(code) = queue.check_post(poster, count, flags) {
-            break code;
+        if let Err(refusal) = queue.check_post(poster, count, flags) {
+            break refusal;
         }
         let zone = poster.zone();
         let segments = match gather(&mut places, count, &segment, poster.lmr_cache(), zone, need) {
             Ok((segments, _)) => segments,
-            Err(code) => break code,
+            Err(refusal) => break refusal,
         };
         let request = RecvRequest {
             wr_id: cookie,
@@ -173,16 +170,17 @@ pub(crate) unsafe extern "C" fn post_slow<C: ReturnCodes, Q: RecvQueue>(
             queue.count_posted(poster);
             return DatReturn::SUCCESS;
         };
+        let refusal = queue.refusal(poster, error);
         // Making room takes other locks.
         drop(guard);
         // SAFETY: the caller's promise.
         if is_second_try || !unsafe { queue.make_room(error) } {
-            break queue.refuse(error);
+            queue.refused().note(error);
+            break refusal;
         }
         is_second_try = true;
     };
-    // SAFETY: the caller's promise.
-    C::convert(unsafe { queue.report(count, segment, flags, code) })
+    C::refuse(Q::CALL, queue.handle(), refusal)
 }
 
 /// Posts a list of receives without flags; `listed` returns what one of them consists of.

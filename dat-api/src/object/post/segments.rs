@@ -1,4 +1,4 @@
-//! Conversion of DAT's segments to the engine's, and the error codes of posts.
+//! Conversion of DAT's segments to the engine's.
 
 use core::mem::MaybeUninit;
 
@@ -6,11 +6,11 @@ use dat_engine::{PostError, Segment};
 
 use crate::object::ia::MAX_SEGMENTS;
 use crate::object::lmr::LmrCache;
-use crate::status::{DatReturn, ReturnType, Subtype};
+use crate::refusal::Refusal;
 use crate::types::{LmrSegment, MemPrivileges};
 
 /// The longest segment that the device takes, in bytes.
-pub(crate) const LONGEST: u64 = (1 << 31) - 1;
+const LONGEST: u64 = (1 << 31) - 1;
 
 /// The length of the longest segment that a fast path takes, in bytes, at most [`LONGEST`]; 0: it
 /// takes none.
@@ -45,7 +45,7 @@ impl Longest {
 /// ignored.
 ///
 /// # Errors
-/// The code for what is wrong with a segment.
+/// What is wrong with a segment.
 #[inline(always)]
 pub(crate) fn gather<'a>(
     places: &'a mut [MaybeUninit<Segment>; MAX_SEGMENTS],
@@ -54,7 +54,7 @@ pub(crate) fn gather<'a>(
     lmr_cache: &mut LmrCache,
     zone: usize,
     need: MemPrivileges,
-) -> Result<(&'a mut [Segment], u64), DatReturn> {
+) -> Result<(&'a mut [Segment], u64), Refusal> {
     let mut used = 0;
     let mut total = 0u64;
     for at in 0..count as usize {
@@ -64,13 +64,18 @@ pub(crate) fn gather<'a>(
         }
         let found = lmr_cache
             .lookup(one, zone, need)
-            .map_err(|why| why.code())?;
+            .map_err(|why| Refusal::Segment { at, why })?;
         if one.length > LONGEST {
-            return Err(too_long());
+            return Err(Refusal::LongSegment {
+                at,
+                length: one.length,
+                most: LONGEST,
+            });
         }
         // `count` is at most the number of places: the caller has checked it.
         let Some(place) = places.get_mut(used) else {
-            return Err(too_many());
+            let error = PostError::TooManySegments;
+            return Err(Refusal::Engine { error });
         };
         place.write(found);
         used += 1;
@@ -94,62 +99,4 @@ pub(crate) fn first_bytes(segments: &mut [Segment], mut bytes: u64) -> &mut [Seg
         used += 1;
     }
     &mut segments[..used]
-}
-
-#[cold]
-pub(crate) fn too_long() -> DatReturn {
-    DatReturn::error(ReturnType::InvalidParameter, Subtype::InvalidArg3)
-}
-
-#[cold]
-pub(crate) fn too_many() -> DatReturn {
-    DatReturn::error(ReturnType::InvalidParameter, Subtype::InvalidArg2)
-}
-
-#[cold]
-pub(crate) fn bad_flags() -> DatReturn {
-    DatReturn::error(ReturnType::InvalidParameter, Subtype::NoSubtype)
-}
-
-#[cold]
-pub(crate) fn length_error() -> DatReturn {
-    DatReturn::error(ReturnType::LengthError, Subtype::NoSubtype)
-}
-
-/// The code for an operation that the device does not have.
-#[cold]
-pub(crate) fn unsupported() -> DatReturn {
-    DatReturn::error(ReturnType::ModelNotSupported, Subtype::NoSubtype)
-}
-
-/// The code for a full queue.
-#[cold]
-pub(crate) fn full() -> DatReturn {
-    DatReturn::error(ReturnType::InsufficientResources, Subtype::ResourceMemory)
-}
-
-/// The code for an endpoint without a protection zone.
-#[cold]
-pub(crate) fn no_zone() -> DatReturn {
-    DatReturn::error(ReturnType::InvalidState, Subtype::InvalidStateEpPz)
-}
-
-/// Returns the code for a refusal of the engine that making room did not cure.
-#[cold]
-pub(crate) fn refusal(error: PostError) -> DatReturn {
-    match error {
-        PostError::QueueFull => full(),
-        PostError::TooManySegments => too_many(),
-        PostError::InlineTooLong | PostError::MessageTooLong => too_long(),
-        // Only extended requests and binds are refused with these, and both check them before.
-        PostError::NoImmediate
-        | PostError::NoAtomics
-        | PostError::BadAtomic
-        | PostError::NoWindows
-        | PostError::WindowTooLong
-        | PostError::OtherDomain => unsupported(),
-        PostError::NotReady => {
-            DatReturn::error(ReturnType::InvalidState, Subtype::InvalidStateEpNotready)
-        }
-    }
 }

@@ -16,7 +16,6 @@ use crate::handle::{self, Handle, Reservation, Upcalls};
 use crate::status::{ReturnType, Subtype};
 use crate::types::SrqAttributes;
 
-mod explain;
 #[allow(unsafe_code)]
 mod poster;
 #[allow(unsafe_code)]

@@ -3,10 +3,13 @@
 use dat_engine::{ControlError, Message, PostError, RecvRequest, SharedReceiveQueue};
 
 use super::Srq;
+use crate::handle::Handle;
+use crate::object::counters::Refused;
 use crate::object::lmr::LmrCache;
 use crate::object::post::list::{ListError, Listed};
 use crate::object::post::recv::{RecvPoster, RecvQueue, post_fast, post_recv_list, post_slow};
-use crate::object::post::{Longest, Posting, count_of, refusal, too_many};
+use crate::object::post::{Longest, Posting, count_of};
+use crate::refusal::Refusal;
 use crate::status::{DatReturn, OwnCodes, ReturnCodes};
 use crate::types::{CompletionFlags, LmrSegment};
 
@@ -111,6 +114,15 @@ impl Srq {
 
 impl RecvQueue for Srq {
     type Poster = Poster;
+    const CALL: &'static str = "dat_srq_post_recv";
+
+    fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    fn refused(&self) -> &Refused {
+        &self.refused
+    }
 
     #[inline(always)]
     fn posting(&self) -> &Posting<Poster> {
@@ -118,9 +130,14 @@ impl RecvQueue for Srq {
     }
 
     #[inline(always)]
-    fn check_post(&self, _: &Poster, count: u32, _: CompletionFlags) -> Result<(), DatReturn> {
+    fn check_post(&self, _: &Poster, count: u32, _: CompletionFlags) -> Result<(), Refusal> {
         if count > self.max_iov {
-            return Err(too_many());
+            return Err(Refusal::TooManySegments {
+                count,
+                most: self.max_iov,
+                attribute: "max_recv_iov",
+                owner: "shared receive queue",
+            });
         }
         Ok(())
     }
@@ -139,21 +156,13 @@ impl RecvQueue for Srq {
     }
 
     #[cold]
-    fn refuse(&self, error: PostError) -> DatReturn {
-        self.refused.note(error);
-        refusal(error)
-    }
-
-    #[cold]
-    #[inline(never)]
-    unsafe fn report(
-        &self,
-        count: u32,
-        segment: impl Fn(usize) -> LmrSegment,
-        _: CompletionFlags,
-        code: DatReturn,
-    ) -> DatReturn {
-        self.report_recv(count, &segment, code)
+    fn refusal(&self, _: &Poster, error: PostError) -> Refusal {
+        match error {
+            PostError::QueueFull => Refusal::SharedFull {
+                depth: self.capacity(),
+            },
+            error => Refusal::Engine { error },
+        }
     }
 }
 
