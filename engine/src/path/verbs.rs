@@ -5,10 +5,10 @@
 //! `ibv_post_send`, `ibv_post_recv` or `ibv_post_srq_recv`, and its completion is
 //! read with `ibv_poll_cq`.
 //!
-//! **Tags.** The `wr_id` that libibverbs gets is a tag (`tag.rs`): the name of the
+//! **Tags.** The `wr_id` that libibverbs gets is a tag (`table.rs`): the name of the
 //! queue pair (between two resets) or of the shared receive queue, and the index of
 //! the request. The request's own `wr_id`, its `wr_data` and its operation are kept
-//! in a *shadow* of the queue (`sends.rs`, `receives.rs`, `shared.rs`), since a
+//! in a *shadow* of the queue (`shadow.rs`, `shared.rs`), since a
 //! failed completion has no valid field except the tag. The shadow also counts: a
 //! post to a full queue is refused before libibverbs is called.
 //!
@@ -37,21 +37,13 @@ mod bind;
 mod chain;
 mod cq;
 mod device;
-mod flush;
-mod messages;
-mod order;
-mod places;
 mod post;
 mod queue_pair;
 mod quirks;
-mod receives;
 mod record;
-mod sends;
+mod shadow;
 mod shared;
-mod slots;
 mod table;
-mod tag;
-mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -71,4 +63,24 @@ pub type SharedReceives = shared::SharedReceives<Libibverbs>;
 /// A shared receive queue, as creating queue pairs needs it.
 pub type SharedReceivesHandle = shared::SharedReceivesHandle<Libibverbs>;
 /// Reads the state of a queue pair from any thread.
-pub type Watch = watch::Watch<Libibverbs>;
+pub type Watch = record::Watch<Libibverbs>;
+
+/// Formats each type by its name.
+macro_rules! opaque {
+    ($($path:ident::$name:ident),*) => {$(
+        impl<D: device::Device> core::fmt::Debug for $path::$name<D> {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.debug_struct(stringify!($name)).finish_non_exhaustive()
+            }
+        }
+    )*};
+}
+
+opaque!(
+    queue_pair::QueuePair,
+    cq::Poller,
+    cq::Completions,
+    shared::SharedReceives,
+    shared::SharedReceivesHandle,
+    record::Watch
+);

@@ -4,11 +4,12 @@ use core::marker::PhantomData;
 use core::mem::offset_of;
 
 use dv_sys::verbs::{
-    atomic_t, ibv_recv_wr, ibv_send_flags, ibv_send_wr, ibv_sge, ibv_wr_opcode,
+    atomic_t, ibv_recv_wr, ibv_send_flags, ibv_send_wr, ibv_sge, ibv_wr_opcode as Opcode,
     imm_data_invalidated_rkey_union_t, rdma_t, wr_t,
 };
 
 use crate::completion::CompletionOp;
+use crate::control::QpGrant;
 use crate::request::{ATOMIC_BYTES, PostError, Segment, SendFlags, SendOp, SendRequest};
 
 /// The most requests passed to libibverbs in one call.
@@ -23,80 +24,49 @@ const _: () = {
     assert!(offset_of!(Segment, lkey) == offset_of!(ibv_sge, lkey));
 };
 
-/// The limits of one request of a queue.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
-    pub(super) segments: u32,
-    /// The most segments of an RDMA read; unused for receives.
-    pub(super) read_segments: u32,
-    /// The most inline bytes; unused for receives.
-    pub(super) inline_bytes: u32,
-    /// Whether atomic operations may be posted.
-    pub(super) atomics: bool,
-}
-
-impl Bounds {
-    /// Refuses more segments than the queue takes.
-    #[inline(always)]
-    pub(super) fn check_count(self, segments: &[Segment]) -> Result<(), PostError> {
-        if segments.len() > self.segments as usize {
-            return Err(PostError::TooManySegments);
-        }
-        Ok(())
+/// Refuses a receive with more segments than `most`, or with one that is longer than any message,
+/// by the rules of the direct path.
+pub(super) fn check_recv(segments: &[Segment], most: u32) -> Result<(), PostError> {
+    if segments.len() > most as usize {
+        return Err(PostError::TooManySegments);
     }
-
-    /// Refuses a receive that is too large, by the rules of the direct path.
-    #[inline(always)]
-    pub(super) fn check_recv(self, segments: &[Segment]) -> Result<(), PostError> {
-        self.check_count(segments)?;
-        check_lengths(segments)
-    }
-
-    /// Refuses a request of the send queue that is too large, by the rules of the
-    /// direct path. Returns its length in bytes.
-    #[inline(always)]
-    pub(super) fn check_send(self, request: &SendRequest<'_>) -> Result<u32, PostError> {
-        self.check_count(request.segments)?;
-        if matches!(request.op, SendOp::Read { .. })
-            && request.segments.len() > self.read_segments as usize
-        {
-            return Err(PostError::TooManySegments);
-        }
-        if request.op == SendOp::Nop {
-            return Ok(0);
-        }
-        if let Some((remote_addr, _)) = request.op.atomic() {
-            if !self.atomics {
-                return Err(PostError::NoAtomics);
-            }
-            return request.check_atomic(remote_addr).map(|()| ATOMIC_BYTES);
-        }
-        let length: u64 = request
-            .segments
-            .iter()
-            .map(|segment| u64::from(segment.length))
-            .sum();
-        if request.is_inline() && length > u64::from(self.inline_bytes) {
-            return Err(PostError::InlineTooLong);
-        }
-        match u32::try_from(length) {
-            Ok(length) if length >> 31 == 0 => Ok(length),
-            _ => Err(PostError::MessageTooLong),
-        }
-    }
-}
-
-/// Refuses receive segments that are longer than any message.
-#[inline(always)]
-pub(super) fn check_lengths(segments: &[Segment]) -> Result<(), PostError> {
     if segments.iter().any(|segment| segment.length >> 31 != 0) {
         return Err(PostError::MessageTooLong);
     }
     Ok(())
 }
 
+/// Refuses a request of the send queue that is too large, by the rules of the direct path.
+/// Returns its length in bytes.
+pub(super) fn check_send(request: &SendRequest<'_>, grant: &QpGrant) -> Result<u32, PostError> {
+    let most = match request.op {
+        SendOp::Read { .. } => grant.send_segments.min(grant.read_segments),
+        _ => grant.send_segments,
+    };
+    if request.segments.len() > most as usize {
+        return Err(PostError::TooManySegments);
+    }
+    if request.op == SendOp::Nop {
+        return Ok(0);
+    }
+    if let Some((remote_addr, _)) = request.op.atomic() {
+        if !grant.atomics {
+            return Err(PostError::NoAtomics);
+        }
+        return request.check_atomic(remote_addr).map(|()| ATOMIC_BYTES);
+    }
+    let lengths = request.segments.iter().map(|it| u64::from(it.length));
+    let length = lengths.sum::<u64>();
+    if request.is_inline() && length > u64::from(grant.inline_bytes) {
+        return Err(PostError::InlineTooLong);
+    }
+    match u32::try_from(length) {
+        Ok(length) if length >> 31 == 0 => Ok(length),
+        _ => Err(PostError::MessageTooLong),
+    }
+}
+
 /// Returns the operation that the completion of a request reports.
-#[inline(always)]
 pub(super) fn op_of(op: SendOp) -> CompletionOp {
     match op {
         SendOp::Send | SendOp::SendImm(_) => CompletionOp::Send,
@@ -110,102 +80,82 @@ pub(super) fn op_of(op: SendOp) -> CompletionOp {
 }
 
 /// Makes a work request that is not linked yet. It points to the segments.
-#[inline(always)]
 pub(super) fn send_work(request: &SendRequest<'_>, tag: u64) -> ibv_send_wr {
     // SAFETY: integers, pointers and unions of them, for which zero is valid.
     let mut work: ibv_send_wr = unsafe { core::mem::zeroed() };
-    let (opcode, imm, remote) = match request.op {
-        SendOp::Send => (ibv_wr_opcode::IBV_WR_SEND, 0, None),
-        SendOp::SendImm(imm) => (ibv_wr_opcode::IBV_WR_SEND_WITH_IMM, imm, None),
-        SendOp::Write { remote_addr, rkey } => (
-            ibv_wr_opcode::IBV_WR_RDMA_WRITE,
-            0,
-            Some((remote_addr, rkey)),
-        ),
-        SendOp::WriteImm {
-            remote_addr,
-            rkey,
-            imm,
-        } => (
-            ibv_wr_opcode::IBV_WR_RDMA_WRITE_WITH_IMM,
-            imm,
-            Some((remote_addr, rkey)),
-        ),
-        SendOp::Read { remote_addr, rkey } => (
-            ibv_wr_opcode::IBV_WR_RDMA_READ,
-            0,
-            Some((remote_addr, rkey)),
-        ),
-        SendOp::FetchAdd { .. } => (ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD, 0, None),
-        SendOp::CompareSwap { .. } => (ibv_wr_opcode::IBV_WR_ATOMIC_CMP_AND_SWP, 0, None),
+    let mut imm_data = 0;
+    let mut set_rdma = |remote_addr, rkey| {
+        let rdma = rdma_t { remote_addr, rkey };
+        work.wr = wr_t { rdma };
+    };
+    work.opcode = match request.op {
+        SendOp::Send => Opcode::IBV_WR_SEND,
+        SendOp::SendImm(imm) => {
+            imm_data = imm;
+            Opcode::IBV_WR_SEND_WITH_IMM
+        }
+        SendOp::Write { remote_addr, rkey } => {
+            set_rdma(remote_addr, rkey);
+            Opcode::IBV_WR_RDMA_WRITE
+        }
+        #[rustfmt::skip]
+        SendOp::WriteImm { remote_addr, rkey, imm } => {
+            set_rdma(remote_addr, rkey);
+            imm_data = imm;
+            Opcode::IBV_WR_RDMA_WRITE_WITH_IMM
+        }
+        SendOp::Read { remote_addr, rkey } => {
+            set_rdma(remote_addr, rkey);
+            Opcode::IBV_WR_RDMA_READ
+        }
+        SendOp::FetchAdd { .. } => Opcode::IBV_WR_ATOMIC_FETCH_AND_ADD,
+        SendOp::CompareSwap { .. } => Opcode::IBV_WR_ATOMIC_CMP_AND_SWP,
         // Verbs have no NOP. A write of 0 bytes accesses no memory, and its rkey is
         // not checked.
-        SendOp::Nop => (ibv_wr_opcode::IBV_WR_RDMA_WRITE, 0, Some((0, 0))),
+        SendOp::Nop => Opcode::IBV_WR_RDMA_WRITE,
     };
-    work.wr_id = tag;
-    work.opcode = opcode;
-    work.send_flags = flags(request);
-    work.imm_data_invalidated_rkey_union = imm_data_invalidated_rkey_union_t {
-        imm_data: imm.to_be(),
-    };
-    if let Some((remote_addr, rkey)) = remote {
-        work.wr = wr_t {
-            rdma: rdma_t { remote_addr, rkey },
+    if let Some((remote_addr, rkey)) = request.op.atomic() {
+        let (compare_add, swap) = match request.op {
+            SendOp::CompareSwap { compare, swap, .. } => (compare, swap),
+            SendOp::FetchAdd { add, .. } => (add, 0),
+            _ => (0, 0),
         };
-    }
-    if let Some(atomic) = operands(request.op) {
+        let atomic = atomic_t {
+            remote_addr,
+            compare_add,
+            swap,
+            rkey,
+        };
         work.wr = wr_t { atomic };
     }
+    work.wr_id = tag;
+    work.imm_data_invalidated_rkey_union = imm_data_invalidated_rkey_union_t {
+        imm_data: imm_data.to_be(),
+    };
+    work.send_flags = flags(match request.op {
+        SendOp::Nop => request.flags & SendFlags::FENCE | SendFlags::SIGNALED,
+        op if op.fills_segments() => request.flags - SendFlags::INLINE,
+        _ => request.flags,
+    });
     if request.op != SendOp::Nop {
         (work.sg_list, work.num_sge) = gather(request.segments);
     }
     work
 }
 
-/// Returns the memory and the operands of an atomic operation.
-#[inline(always)]
-fn operands(op: SendOp) -> Option<atomic_t> {
-    let (remote_addr, rkey) = op.atomic()?;
-    let (compare_add, swap) = match op {
-        SendOp::FetchAdd { add, .. } => (add, 0),
-        SendOp::CompareSwap { compare, swap, .. } => (compare, swap),
-        _ => return None,
-    };
-    Some(atomic_t {
-        remote_addr,
-        compare_add,
-        swap,
-        rkey,
-    })
-}
-
-#[inline(always)]
-fn flags(request: &SendRequest<'_>) -> u32 {
-    let mut flags = 0;
-    let mut put = |set: bool, flag: ibv_send_flags| {
-        if set {
-            flags |= flag.0;
-        }
-    };
-    let is_marker = request.op == SendOp::Nop;
-    let has = |flag| request.flags.contains(flag);
-    put(has(SendFlags::FENCE), ibv_send_flags::IBV_SEND_FENCE);
-    put(
-        has(SendFlags::SIGNALED) || is_marker,
-        ibv_send_flags::IBV_SEND_SIGNALED,
-    );
-    if !is_marker {
-        put(
-            has(SendFlags::SOLICITED),
-            ibv_send_flags::IBV_SEND_SOLICITED,
-        );
-        put(request.is_inline(), ibv_send_flags::IBV_SEND_INLINE);
-    }
-    flags
+/// Returns flags as those of libibverbs.
+pub(super) fn flags(flags: SendFlags) -> u32 {
+    let pairs = [
+        (SendFlags::FENCE, ibv_send_flags::IBV_SEND_FENCE),
+        (SendFlags::SIGNALED, ibv_send_flags::IBV_SEND_SIGNALED),
+        (SendFlags::SOLICITED, ibv_send_flags::IBV_SEND_SOLICITED),
+        (SendFlags::INLINE, ibv_send_flags::IBV_SEND_INLINE),
+    ];
+    let set = pairs.into_iter().filter(|(ours, _)| flags.contains(*ours));
+    set.fold(0, |all, (_, theirs)| all | theirs.0)
 }
 
 /// Makes a work request that is not linked yet. It points to the segments.
-#[inline(always)]
 pub(super) fn recv_work(segments: &[Segment], tag: u64) -> ibv_recv_wr {
     let (sg_list, num_sge) = gather(segments);
     ibv_recv_wr {
@@ -218,29 +168,9 @@ pub(super) fn recv_work(segments: &[Segment], tag: u64) -> ibv_recv_wr {
 
 /// Returns the list of segments for libibverbs, which only reads it. Their number
 /// was checked.
-#[inline]
 fn gather(segments: &[Segment]) -> (*mut ibv_sge, i32) {
     let first = segments.as_ptr().cast_mut().cast();
     (first, segments.len() as i32)
-}
-
-/// A work request with a link to the next one.
-pub(super) trait Link {
-    fn set_next(&mut self, next: *mut Self);
-}
-
-impl Link for ibv_send_wr {
-    #[inline]
-    fn set_next(&mut self, next: *mut Self) {
-        self.next = next;
-    }
-}
-
-impl Link for ibv_recv_wr {
-    #[inline]
-    fn set_next(&mut self, next: *mut Self) {
-        self.next = next;
-    }
 }
 
 /// Linked work requests. They may be accessed only through the pointer by which
@@ -248,33 +178,20 @@ impl Link for ibv_recv_wr {
 /// aliasing rules).
 #[derive(Clone, Copy, Debug)]
 pub struct Chain<'a, T> {
-    first: *mut T,
-    count: usize,
+    /// The first work request.
+    pub first: *mut T,
+    /// The number of work requests.
+    pub count: usize,
     _requests: PhantomData<&'a mut [T]>,
 }
 
-impl<T> Chain<'_, T> {
-    /// Returns the first work request.
-    #[inline]
-    pub fn first(&self) -> *mut T {
-        self.first
-    }
-
-    /// Returns the number of work requests.
-    #[inline]
-    pub fn count(&self) -> usize {
-        self.count
-    }
-}
-
-/// Links work requests in order.
-#[inline]
-pub(super) fn link<T: Link>(requests: &mut [T]) -> Chain<'_, T> {
+/// Links work requests in order. `set_next` sets the link of one.
+pub(super) fn link<T>(requests: &mut [T], set_next: impl Fn(&mut T, *mut T)) -> Chain<'_, T> {
     let count = requests.len();
     let first = requests.as_mut_ptr();
     for at in 1..count {
         // SAFETY: both are among the requests, and nothing else refers to them.
-        unsafe { (*first.add(at - 1)).set_next(first.add(at)) };
+        unsafe { set_next(&mut *first.add(at - 1), first.add(at)) };
     }
     Chain {
         first,
@@ -283,14 +200,28 @@ pub(super) fn link<T: Link>(requests: &mut [T]) -> Chain<'_, T> {
     }
 }
 
+/// Links sends.
+pub(super) fn link_sends(requests: &mut [ibv_send_wr]) -> Chain<'_, ibv_send_wr> {
+    link(requests, |work, next| work.next = next)
+}
+
+/// Links receives.
+pub(super) fn link_recvs(requests: &mut [ibv_recv_wr]) -> Chain<'_, ibv_recv_wr> {
+    link(requests, |work, next| work.next = next)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds = Bounds {
-        segments: 2,
+    const GRANT: QpGrant = QpGrant {
+        sends: 4,
+        receives: 4,
+        send_segments: 2,
         read_segments: 2,
+        recv_segments: 2,
         inline_bytes: 100,
+        windows: true,
         atomics: true,
     };
 
@@ -313,12 +244,12 @@ mod tests {
 
     #[test]
     fn reads_have_a_segment_limit_of_their_own() {
-        let bounds = Bounds {
+        let grant = QpGrant {
             read_segments: 1,
-            ..BOUNDS
+            ..GRANT
         };
         let segments = [segment(8), segment(8)];
-        let check = |op, segments| bounds.check_send(&request(op, SendFlags::empty(), segments));
+        let check = |op, segments| check_send(&request(op, SendFlags::empty(), segments), &grant);
         let (remote_addr, rkey) = (0, 0);
         let read = SendOp::Read { remote_addr, rkey };
         assert_eq!(check(read, &segments), Err(PostError::TooManySegments));
@@ -401,15 +332,15 @@ mod tests {
             let atomic = unsafe { work.wr.atomic };
             assert_eq!((atomic.remote_addr, atomic.rkey), (remote_addr, rkey));
             assert_eq!((atomic.compare_add, atomic.swap), operands);
-            assert_eq!(BOUNDS.check_send(&request), Ok(8));
-            let without = Bounds {
+            assert_eq!(check_send(&request, &GRANT), Ok(8));
+            let without = QpGrant {
                 atomics: false,
-                ..BOUNDS
+                ..GRANT
             };
-            assert_eq!(without.check_send(&request), Err(PostError::NoAtomics));
+            assert_eq!(check_send(&request, &without), Err(PostError::NoAtomics));
         }
         let check = |op, segments: &[Segment]| {
-            BOUNDS.check_send(&request(op, SendFlags::empty(), segments))
+            check_send(&request(op, SendFlags::empty(), segments), &GRANT)
         };
         let bad = Err(PostError::BadAtomic);
         assert_eq!(check(add, &[segment(4)]), bad);
@@ -434,19 +365,19 @@ mod tests {
     #[test]
     fn flags_map_to_those_of_verbs_and_reads_are_never_inline() {
         let all = SendFlags::all();
-        assert_eq!(flags(&request(SendOp::Send, all, &[])), 1 | 2 | 4 | 8);
+        assert_eq!(flags(all), 1 | 2 | 4 | 8);
         let read = SendOp::Read {
             remote_addr: 0,
             rkey: 0,
         };
-        assert_eq!(flags(&request(read, all, &[])), 1 | 2 | 4);
-        assert_eq!(flags(&request(SendOp::Send, SendFlags::empty(), &[])), 0);
+        assert_eq!(send_work(&request(read, all, &[]), 1).send_flags, 1 | 2 | 4);
+        assert_eq!(flags(SendFlags::empty()), 0);
     }
 
     #[test]
     fn too_large_requests_are_refused_as_on_the_direct_path() {
         let send = |flags, segments: &[Segment]| {
-            BOUNDS.check_send(&request(SendOp::Send, flags, segments))
+            check_send(&request(SendOp::Send, flags, segments), &GRANT)
         };
         let (none, inline) = (SendFlags::empty(), SendFlags::INLINE);
         assert_eq!(send(none, &[segment(60), segment(41)]), Ok(101));
@@ -455,21 +386,21 @@ mod tests {
         assert_eq!(send(inline, &too_long), Err(PostError::InlineTooLong));
         let three = [segment(0); 3];
         assert_eq!(send(none, &three), Err(PostError::TooManySegments));
-        assert_eq!(BOUNDS.check_recv(&three), Err(PostError::TooManySegments));
+        assert_eq!(check_recv(&three, 2), Err(PostError::TooManySegments));
         let huge = [segment(1 << 31)];
         assert_eq!(send(none, &huge), Err(PostError::MessageTooLong));
-        assert_eq!(BOUNDS.check_recv(&huge), Err(PostError::MessageTooLong));
+        assert_eq!(check_recv(&huge, 2), Err(PostError::MessageTooLong));
         let sum = [segment((1 << 31) - 1), segment(1)];
         assert_eq!(send(none, &sum), Err(PostError::MessageTooLong));
-        assert_eq!(BOUNDS.check_recv(&sum), Ok(()), "each segment fits");
+        assert_eq!(check_recv(&sum, 2), Ok(()), "each segment fits");
     }
 
     #[test]
     fn a_chain_links_all_its_requests() {
         let mut chain: [ibv_recv_wr; 3] = [1, 2, 3].map(|tag| recv_work(&[], tag));
-        let chain = link(&mut chain);
-        assert_eq!(chain.count(), 3);
-        let mut at = chain.first().cast_const();
+        let chain = link_recvs(&mut chain);
+        assert_eq!(chain.count, 3);
+        let mut at = chain.first.cast_const();
         let mut tags = Vec::new();
         // SAFETY: the links are those of the chain above.
         while let Some(work) = unsafe { at.as_ref() } {

@@ -2,6 +2,7 @@
 //! simulate the device; and their implementation by libibverbs.
 
 use core::mem::MaybeUninit;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use dv_sys::inline;
@@ -22,7 +23,7 @@ use crate::thread::CancellationDisabled;
 pub(super) const BATCH: usize = 16;
 
 /// The types of one kind of device.
-pub trait Device: 'static {
+pub trait Device: Clone + 'static {
     /// A handle to a queue pair.
     type Queue: QueueCalls + Clone;
     /// A completion queue.
@@ -69,23 +70,11 @@ pub trait QueueCalls: Send + Sync {
 
 /// The calls on a completion queue.
 pub trait CompletionCalls: Send + Sync {
-    /// A completion in the device's format.
-    type Entry;
-
     /// Returns how many completions the queue holds.
     fn capacity(&self) -> u32;
 
-    /// Takes up to [`BATCH`] completions. Returns how many.
-    fn poll(&self, out: &mut [Work]) -> usize;
-
-    /// Takes one completion, if there is one, into `place`.
-    fn poll_one<'a>(&self, place: &'a mut MaybeUninit<Self::Entry>) -> Option<&'a Self::Entry>;
-
-    /// Converts an entry.
-    fn read(entry: &Self::Entry) -> Work;
-
-    /// Returns whether an entry is successful.
-    fn is_good(entry: &Self::Entry) -> bool;
+    /// Takes up to [`BATCH`] completions, and appends them. Returns how many.
+    fn poll(&self, staged: &mut VecDeque<Work>) -> usize;
 
     /// Arms the queue.
     ///
@@ -141,6 +130,7 @@ pub struct Work {
 }
 
 /// The device that libibverbs drives.
+#[derive(Clone)]
 pub struct Libibverbs;
 
 impl Device for Libibverbs {
@@ -154,9 +144,8 @@ impl QueueCalls for Arc<VerbsQp> {
         VerbsQp::qpn(self)
     }
 
-    #[inline(always)]
     unsafe fn post_send(&self, chain: Chain<'_, ibv_send_wr>) -> Result<(), Refused> {
-        let first = chain.first();
+        let first = chain.first;
         let mut bad = first;
         let _held = self.posts_by_write().then(CancellationDisabled::new);
         // SAFETY: the queue pair is alive, and the caller promises the chain.
@@ -168,9 +157,8 @@ impl QueueCalls for Arc<VerbsQp> {
         Ok(())
     }
 
-    #[inline(always)]
     unsafe fn post_recv(&self, chain: Chain<'_, ibv_recv_wr>) -> Result<(), Refused> {
-        let first = chain.first();
+        let first = chain.first;
         let mut bad = first;
         // SAFETY: as above.
         let errno = unsafe { inline::ibv_post_recv(self.as_ptr(), first, &raw mut bad) };
@@ -207,9 +195,8 @@ impl QueueCalls for Arc<VerbsQp> {
 }
 
 impl SharedCalls for VerbsSrq {
-    #[inline(always)]
     unsafe fn post(&self, chain: Chain<'_, ibv_recv_wr>) -> Result<(), Refused> {
-        let first = chain.first();
+        let first = chain.first;
         let mut bad = first;
         // SAFETY: the queue is alive, and the caller promises the chain.
         let errno = unsafe { inline::ibv_post_srq_recv(self.as_ptr(), first, &raw mut bad) };
@@ -223,7 +210,6 @@ impl SharedCalls for VerbsSrq {
 
 /// Converts the result of a post. `bad` is the first request of the chain that was
 /// not posted; some libraries clear `bad` if they did not look at the chain.
-#[inline(always)]
 fn post_result<T>(errno: i32, chain: &Chain<'_, T>, bad: *const T) -> Result<(), Refused> {
     if errno == 0 {
         return Ok(());
@@ -236,7 +222,6 @@ fn post_result<T>(errno: i32, chain: &Chain<'_, T>, bad: *const T) -> Result<(),
 /// # Safety
 /// `bad` is null, or points to a request of the chain.
 #[cold]
-#[inline(never)]
 unsafe fn send_result(
     errno: i32,
     chain: &Chain<'_, ibv_send_wr>,
@@ -262,11 +247,10 @@ unsafe fn send_result(
 }
 
 #[cold]
-#[inline(never)]
 fn refused<T>(errno: i32, chain: &Chain<'_, T>, bad: *const T) -> Refused {
     let errno = if errno == -1 { last_errno() } else { errno };
-    let before = bad.addr().wrapping_sub(chain.first().addr()) / size_of::<T>();
-    let taken = if before < chain.count() { before } else { 0 };
+    let before = bad.addr().wrapping_sub(chain.first.addr()) / size_of::<T>();
+    let taken = if before < chain.count { before } else { 0 };
     Refused {
         taken,
         error: kind(errno),
@@ -284,48 +268,24 @@ fn kind(errno: i32) -> PostError {
 }
 
 impl CompletionCalls for VerbsCq {
-    type Entry = ibv_wc;
-
     fn capacity(&self) -> u32 {
         Self::capacity(self)
     }
 
-    #[inline]
-    fn poll(&self, out: &mut [Work]) -> usize {
+    fn poll(&self, staged: &mut VecDeque<Work>) -> usize {
         let mut found = [const { MaybeUninit::<ibv_wc>::uninit() }; BATCH];
-        let most = out.len().min(BATCH);
         let first = found.as_mut_ptr().cast();
-        // SAFETY: the queue is alive, and there is room for `most` completions.
-        let count = unsafe { inline::ibv_poll_cq(self.as_ptr(), most as i32, first) };
+        // SAFETY: the queue is alive, and there is room for `BATCH` completions.
+        let count = unsafe { inline::ibv_poll_cq(self.as_ptr(), BATCH as i32, first) };
         // A negative result is a failed queue, which reports no more completions;
         // an asynchronous event reports the failure.
-        let count = usize::try_from(count).unwrap_or(0).min(most);
-        for (place, wc) in out.iter_mut().zip(&found[..count]) {
-            // SAFETY: the call has filled in `count` completions.
-            *place = unsafe { work_of(wc.assume_init_ref()) };
-        }
+        let count = usize::try_from(count).unwrap_or(0).min(BATCH);
+        // SAFETY: the call has filled in `count` completions.
+        let works = found[..count]
+            .iter()
+            .map(|wc| work_of(unsafe { wc.assume_init_ref() }));
+        staged.extend(works);
         count
-    }
-
-    #[inline(always)]
-    fn poll_one<'a>(&self, place: &'a mut MaybeUninit<ibv_wc>) -> Option<&'a ibv_wc> {
-        // SAFETY: the queue is alive, and there is room for one.
-        let count = unsafe { inline::ibv_poll_cq(self.as_ptr(), 1, place.as_mut_ptr()) };
-        if count <= 0 {
-            return None;
-        }
-        // SAFETY: the call has filled it in.
-        Some(unsafe { place.assume_init_ref() })
-    }
-
-    #[inline(always)]
-    fn read(entry: &ibv_wc) -> Work {
-        work_of(entry)
-    }
-
-    #[inline(always)]
-    fn is_good(entry: &ibv_wc) -> bool {
-        entry.status == ibv_wc_status::IBV_WC_SUCCESS
     }
 
     fn arm(&self, solicited_only: bool) -> Result<(), i32> {
@@ -343,14 +303,13 @@ impl CompletionCalls for VerbsCq {
     }
 }
 
-#[inline(always)]
 fn work_of(wc: &ibv_wc) -> Work {
     if wc.status != ibv_wc_status::IBV_WC_SUCCESS {
         // A failed completion has no other valid fields.
         return Work {
             tag: wc.wr_id,
             qpn: wc.qp_num,
-            status: failure(wc.status),
+            status: Status::from_ibv_wc_status(wc.status),
             vendor: wc.vendor_err as u8,
             ..Work::default()
         };
@@ -369,16 +328,10 @@ fn work_of(wc: &ibv_wc) -> Work {
     }
 }
 
-#[cold]
-#[inline(never)]
-fn failure(number: u32) -> Status {
-    Status::from_ibv_wc_status(number)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::verbs::chain::{link, recv_work};
+    use crate::path::verbs::chain::{link_recvs, recv_work};
 
     fn wc() -> ibv_wc {
         // SAFETY: integers, for which zero is valid.
@@ -416,8 +369,8 @@ mod tests {
     #[test]
     fn a_refusal_reports_how_many_requests_were_taken() {
         let mut requests: [ibv_recv_wr; 4] = core::array::from_fn(|_| recv_work(&[], 0));
-        let chain = link(&mut requests);
-        let at = |index: usize| chain.first().wrapping_add(index);
+        let chain = link_recvs(&mut requests);
+        let at = |index: usize| chain.first.wrapping_add(index);
         assert_eq!(post_result(0, &chain, at(0)), Ok(()));
         let refused = |taken, error| Err(Refused { taken, error });
         assert_eq!(

@@ -6,16 +6,17 @@ use core::slice;
 
 use dv_sys::verbs::{ibv_recv_wr, ibv_send_wr};
 
-use super::chain::{CHUNK, link, op_of, recv_work, send_work};
+use super::chain::{
+    CHUNK, check_recv, check_send, link_recvs, link_sends, op_of, recv_work, send_work,
+};
 use super::device::{Device, QueueCalls, Refused};
 use super::queue_pair::QueuePair;
 use super::quirks::ROOM;
-use super::sends::Sent;
-use super::slots::Slots;
-use super::tag::Side;
+use super::shadow::Request;
+use super::shared::SharedReceives;
+use super::table::Side;
 use crate::control::forks;
-use crate::request::{ListError, PostError, RecvRequest, SendFlags, SendOp, SendRequest};
-use mlx5_rings::Credits;
+use crate::request::{ListError, Message, PostError, RecvRequest, SendFlags, SendOp, SendRequest};
 
 impl<D: Device> QueuePair<D> {
     /// Posts one receive.
@@ -30,10 +31,8 @@ impl<D: Device> QueuePair<D> {
     #[inline(never)]
     pub unsafe fn post_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         // SAFETY: required of the caller.
-        unsafe {
-            self.check_recv_request(request)?;
-            self.post_checked_recv(request)
-        }
+        let posted = unsafe { self.post_recvs::<1, _>(slice::from_ref(request), |it| *it) };
+        posted.map_err(|refused| refused.error)
     }
 
     /// Posts several receives.
@@ -47,7 +46,24 @@ impl<D: Device> QueuePair<D> {
     pub unsafe fn post_recv_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
         in_chunks(requests, |chunk| {
             // SAFETY: required of the caller.
-            unsafe { self.post_recvs(chunk) }
+            unsafe { self.post_recvs::<CHUNK, _>(chunk, |it| *it) }
+        })
+    }
+
+    /// Posts receives of a list; `message` returns a message of it, and `None` ends the list.
+    /// Returns how many are posted.
+    ///
+    /// # Safety
+    /// As for [`Self::post_recv`], for every message.
+    #[inline(never)]
+    pub unsafe fn try_post_recv_messages<T>(
+        &mut self,
+        list: &[T],
+        message: impl Fn(&T) -> Option<Message>,
+    ) -> usize {
+        post_messages(list, message, |chunk| {
+            // SAFETY: required of the caller.
+            unsafe { self.post_recvs::<CHUNK, _>(chunk, receive) }
         })
     }
 
@@ -79,11 +95,10 @@ impl<D: Device> QueuePair<D> {
         request: &SendRequest<'_>,
         wr_data: u32,
     ) -> Result<(), PostError> {
+        let requests = slice::from_ref(request);
         // SAFETY: required of the caller.
-        unsafe {
-            let length = self.check_send_request(request)?;
-            self.post_checked_send(request, wr_data, length)
-        }
+        unsafe { self.post_sends::<1, _>(requests, |it| *it, |_| wr_data) }
+            .map_err(|refused| refused.error)
     }
 
     /// Posts several requests.
@@ -100,252 +115,208 @@ impl<D: Device> QueuePair<D> {
     pub unsafe fn post_send_list(&mut self, requests: &[SendRequest<'_>]) -> Result<(), ListError> {
         in_chunks(requests, |chunk| {
             // SAFETY: required of the caller.
-            unsafe { self.post_sends(chunk, |_| 0) }
+            unsafe { self.post_sends::<CHUNK, _>(chunk, |it| *it, |_| 0) }
         })
     }
 
-    /// Posts a receive that was checked, and for which there is room.
-    #[inline(always)]
-    unsafe fn post_checked_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        // Loaded once: the stores below do not change it, which LLVM cannot know.
-        let record = &*self.record;
-        let slot = self.receives.posted();
-        let end = self.receives.take(1);
-        record.own.record(slot, request.wr_id);
-        record.own.slots.set_posted(end);
-        if record.quirks.any() && record.is_failing() {
-            self.flush_late(Side::Recv);
-            return Ok(());
-        }
-        let segments = record.quirks.receive(request.segments);
-        let mut work = recv_work(segments, self.recv_tags.tag(slot));
-        // SAFETY: the caller promises the memory of the segments.
-        if let Err(refused) = unsafe { record.queue.post_recv(link(slice::from_mut(&mut work))) } {
-            return Err(withdraw(&mut self.receives, 1, &record.own.slots, refused).error);
-        }
-        if record.is_failing() {
-            self.flush_late(Side::Recv);
-        }
-        Ok(())
+    /// Posts signalled sends of a list, those of up to `inline` bytes inline. The `wr_data` of
+    /// each is its length. Otherwise as [`Self::try_post_recv_messages`].
+    ///
+    /// # Safety
+    /// As for [`Self::post_send_list`], for every message.
+    #[inline(never)]
+    pub unsafe fn try_post_send_messages<T>(
+        &mut self,
+        list: &[T],
+        message: impl Fn(&T) -> Option<Message>,
+        inline: u32,
+    ) -> usize {
+        post_messages(list, message, |chunk| {
+            let view = |message| send(message, inline);
+            // SAFETY: required of the caller.
+            unsafe { self.post_sends::<CHUNK, _>(chunk, view, |length| length) }
+        })
     }
 
-    /// Posts a request that was checked, and for which there is room.
-    #[inline(always)]
-    unsafe fn post_checked_send(
+    /// Posts up to `N` requests, of which `view` returns one. `wr_data` returns that of a
+    /// request of this length.
+    unsafe fn post_sends<'a, const N: usize, R>(
         &mut self,
-        request: &SendRequest<'_>,
-        wr_data: u32,
-        length: u32,
-    ) -> Result<(), PostError> {
-        let record = &*self.record;
-        let slot = self.sends.posted();
-        let end = self.sends.take(1);
-        record.sends.record(slot, sent_as(request, wr_data, length));
-        record.sends.slots.set_posted(end);
-        let mut work = send_work(request, self.send_tags.tag(slot));
-        let mut room = ROOM;
-        record.quirks.send(&mut work, request.segments, &mut room);
-        if record.quirks.any() && record.is_failing() {
-            self.flush_late(Side::Send);
-            return Ok(());
-        }
-        // SAFETY: the caller promises the memory of the segments.
-        if let Err(refused) = unsafe { record.queue.post_send(link(slice::from_mut(&mut work))) } {
-            return Err(withdraw(&mut self.sends, 1, &record.sends.slots, refused).error);
-        }
-        if record.quirks.any() && record.is_failing() {
-            self.flush_late(Side::Send);
-        }
-        Ok(())
-    }
-
-    /// Posts up to [`CHUNK`] requests. `wr_data` returns that of a request of this length.
-    pub(super) unsafe fn post_sends(
-        &mut self,
-        requests: &[SendRequest<'_>],
-        wr_data: fn(u32) -> u32,
+        requests: &'a [R],
+        view: impl Fn(&'a R) -> SendRequest<'a>,
+        wr_data: impl Fn(u32) -> u32,
     ) -> Result<(), Refused> {
         // SAFETY: integers, pointers and unions of them, for which zero is valid.
-        let mut chain: [ibv_send_wr; CHUNK] = unsafe { core::mem::zeroed() };
-        let quirks = self.record.quirks;
-        let (filled, end) = fill(requests, &mut chain, |request| {
-            let tag = self.record_send(request, wr_data)?;
-            Ok(send_work(request, tag))
+        let mut chain: [ibv_send_wr; N] = unsafe { core::mem::zeroed() };
+        let mut rooms = [ROOM; N];
+        let places = chain.iter_mut().zip(&mut rooms);
+        let (filled, end) = fill(requests, places, |request, (work, room)| {
+            let request = view(request);
+            self.check_room(Side::Send)?;
+            let length = check_send(&request, &self.grant)?;
+            let recorded = Request {
+                wr_id: request.wr_id,
+                wr_data: wr_data(length),
+                op: op_of(request.op),
+                length,
+                signalled: request.flags.contains(SendFlags::SIGNALED) || request.op == SendOp::Nop,
+            };
+            *work = send_work(&request, self.record(Side::Send, recorded));
+            self.record.quirks.send(work, request.segments, room);
+            Ok(())
         });
-        if filled == 0 {
-            return end;
-        }
-        let mut rooms = [ROOM; CHUNK];
-        let works = requests.iter().zip(&mut chain[..filled]);
-        for ((request, work), room) in works.zip(&mut rooms) {
-            quirks.send(work, request.segments, room);
-        }
-        let chain = link(&mut chain[..filled]);
-        let slots = &self.record.sends.slots;
-        let posted = self.sends.posted();
-        slots.set_posted(posted);
-        if quirks.any() && self.record.is_failing() {
-            self.flush_late(Side::Send);
-            return end;
-        }
+        let chain = link_sends(&mut chain[..filled]);
         // SAFETY: the caller promises the memory of the segments.
-        let answer = unsafe { self.record.queue.post_send(chain) }
-            .map_err(|refused| withdraw(&mut self.sends, filled, slots, refused));
-        if quirks.any() && self.record.is_failing() {
-            self.flush_late(Side::Send);
-        }
-        answer.and(end)
+        self.pass_on(Side::Send, filled, |queue| unsafe {
+            queue.post_send(chain)
+        })
+        .and(end)
     }
 
-    /// Posts up to [`CHUNK`] receives.
-    pub(super) unsafe fn post_recvs(
+    /// Posts up to `N` receives, of which `view` returns one.
+    unsafe fn post_recvs<'a, const N: usize, R>(
         &mut self,
-        requests: &[RecvRequest<'_>],
+        requests: &'a [R],
+        view: impl Fn(&'a R) -> RecvRequest<'a>,
     ) -> Result<(), Refused> {
-        let mut chain: [ibv_recv_wr; CHUNK] = core::array::from_fn(|_| recv_work(&[], 0));
-        let quirks = self.record.quirks;
-        let (filled, end) = fill(requests, &mut chain, |request| {
-            let tag = self.record_recv(request)?;
-            Ok(recv_work(quirks.receive(request.segments), tag))
+        let mut chain: [ibv_recv_wr; N] = core::array::from_fn(|_| recv_work(&[], 0));
+        let (filled, end) = fill(requests, &mut chain, |request, work| {
+            let request = view(request);
+            self.check_room(Side::Recv)?;
+            check_recv(request.segments, self.grant.recv_segments)?;
+            let tag = self.record(Side::Recv, Request::receive(request.wr_id));
+            *work = recv_work(self.record.quirks.receive(request.segments), tag);
+            Ok(())
         });
-        if filled == 0 {
-            return end;
-        }
-        let chain = link(&mut chain[..filled]);
-        let slots = &self.record.own.slots;
-        let posted = self.receives.posted();
-        slots.set_posted(posted);
-        if quirks.any() && self.record.is_failing() {
-            self.flush_late(Side::Recv);
-            return end;
-        }
+        let chain = link_recvs(&mut chain[..filled]);
         // SAFETY: the caller promises the memory of the segments.
-        let answer = unsafe { self.record.queue.post_recv(chain) }
-            .map_err(|refused| withdraw(&mut self.receives, filled, slots, refused));
-        if self.record.is_failing() {
-            self.flush_late(Side::Recv);
+        self.pass_on(Side::Recv, filled, |queue| unsafe {
+            queue.post_recv(chain)
+        })
+        .and(end)
+    }
+
+    /// Checks that one more request may be posted. There is never room without a receive queue
+    /// of its own.
+    pub(super) fn check_room(&mut self, side: Side) -> Result<(), PostError> {
+        let credits = match side {
+            Side::Send => &mut self.sends,
+            Side::Recv | Side::Shared => &mut self.receives,
+        };
+        if self.forks != forks() || !credits.is_open() {
+            return Err(PostError::NotReady);
         }
-        answer.and(end)
-    }
-
-    /// Checks that a request may be posted. Returns its length in bytes.
-    #[inline]
-    fn check_send_request(&mut self, request: &SendRequest<'_>) -> Result<u32, PostError> {
-        check_room(&mut self.sends, &self.record.sends.slots, self.forks)?;
-        self.send_bounds.check_send(request)
-    }
-
-    /// Checks that a receive may be posted. There is never room without a receive
-    /// queue of its own.
-    #[inline]
-    fn check_recv_request(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        check_room(&mut self.receives, &self.record.own.slots, self.forks)?;
-        self.recv_bounds.check_recv(request.segments)
+        let has_room = !credits.exhausted() || credits.refresh(self.record.shadow(side).retired());
+        has_room.then_some(()).ok_or(PostError::QueueFull)
     }
 
     /// Records and counts a request that was checked. Returns its tag.
-    fn record_send(
+    pub(super) fn record(&mut self, side: Side, request: Request) -> u64 {
+        let slot = self.credits(side).posted();
+        self.record.shadow(side).record(slot, request);
+        self.credits(side).take(1);
+        self.end(side).tag(slot)
+    }
+
+    /// Passes the last `recorded` requests to libibverbs by `post`, and removes those that it
+    /// refuses from the shadow.
+    pub(super) fn pass_on(
         &mut self,
-        request: &SendRequest<'_>,
-        wr_data: fn(u32) -> u32,
-    ) -> Result<u64, PostError> {
-        let length = self.check_send_request(request)?;
-        let slot = self.sends.posted();
-        let sent = sent_as(request, wr_data(length), length);
-        self.record.sends.record(slot, sent);
-        self.sends.take(1);
-        Ok(self.send_tags.tag(slot))
-    }
-
-    /// Records and counts a receive that was checked. Returns its tag.
-    fn record_recv(&mut self, request: &RecvRequest<'_>) -> Result<u64, PostError> {
-        self.check_recv_request(request)?;
-        let slot = self.receives.posted();
-        self.record.own.record(slot, request.wr_id);
-        self.receives.take(1);
-        Ok(self.recv_tags.tag(slot))
-    }
-}
-
-/// Checks that one more request may be posted.
-#[inline]
-pub(super) fn check_room(
-    credits: &mut Credits,
-    slots: &Slots,
-    made_at: u32,
-) -> Result<(), PostError> {
-    if made_at != forks() {
-        return Err(PostError::NotReady);
-    }
-    if !credits.exhausted() {
-        return Ok(());
-    }
-    if !credits.is_open() {
-        return Err(PostError::NotReady);
-    }
-    match credits.refresh(slots.retired()) {
-        true => Ok(()),
-        false => Err(PostError::QueueFull),
-    }
-}
-
-/// Returns what the completion of a request must report.
-#[inline(always)]
-fn sent_as(request: &SendRequest<'_>, wr_data: u32, length: u32) -> Sent {
-    Sent {
-        wr_id: request.wr_id,
-        wr_data,
-        op: op_of(request.op),
-        length,
-        signalled: request.flags.contains(SendFlags::SIGNALED) || request.op == SendOp::Nop,
-    }
-}
-
-/// Makes work requests of the first requests, until one is refused. Returns how
-/// many were made, and the error of the next.
-fn fill<R, W>(
-    requests: &[R],
-    chain: &mut [W],
-    mut make: impl FnMut(&R) -> Result<W, PostError>,
-) -> (usize, Result<(), Refused>) {
-    let mut filled = 0;
-    for (request, work) in requests.iter().zip(chain) {
-        match make(request) {
-            Ok(made) => *work = made,
-            Err(error) => {
-                let taken = filled;
-                return (filled, Err(Refused { taken, error }));
-            }
+        side: Side,
+        recorded: usize,
+        post: impl FnOnce(&D::Queue) -> Result<(), Refused>,
+    ) -> Result<(), Refused> {
+        if recorded == 0 {
+            return Ok(());
         }
-        filled += 1;
+        let posted = self.credits(side).posted();
+        self.record.shadow(side).set_posted(posted);
+        let has_quirks = self.record.quirks.any();
+        if has_quirks && self.record.is_failing() {
+            self.flush_late(side);
+            return Ok(());
+        }
+        let answer = post(&self.record.queue);
+        let answer = answer.map_err(|refused| self.withdraw(side, recorded, refused));
+        if (has_quirks || side == Side::Recv) && self.record.is_failing() {
+            self.flush_late(side);
+        }
+        answer
     }
-    (filled, Ok(()))
+
+    /// Removes those of the last `recorded` requests from the shadow that the device has
+    /// not taken.
+    #[cold]
+    fn withdraw(&mut self, side: Side, recorded: usize, refused: Refused) -> Refused {
+        let Refused { taken, mut error } = refused;
+        let credits = self.credits(side);
+        credits.give_back(recorded.saturating_sub(taken) as u32);
+        let posted = credits.posted();
+        let shadow = self.record.shadow(side);
+        shadow.set_posted(posted);
+        if shadow.outstanding() == 0 {
+            // libmlx5 returns this error for sends in ERR, unless it has taken some
+            // before.
+            error = PostError::NotReady;
+        }
+        Refused { taken, error }
+    }
 }
 
-/// Removes those of the last `recorded` requests from the shadow that the device has
-/// not taken.
-#[cold]
-#[inline(never)]
-pub(super) fn withdraw(
-    credits: &mut Credits,
-    recorded: usize,
-    slots: &Slots,
-    refused: Refused,
-) -> Refused {
-    let Refused { taken, mut error } = refused;
-    credits.give_back(recorded.saturating_sub(taken) as u32);
-    slots.set_posted(credits.posted());
-    if slots.outstanding() == 0 {
-        // libmlx5 returns this error for sends in ERR, unless it has taken some
-        // before.
-        error = PostError::NotReady;
+impl<D: Device> SharedReceives<D> {
+    /// As [`QueuePair::try_post_recv_messages`].
+    ///
+    /// # Safety
+    /// As for [`Self::post`], for every message.
+    #[inline(never)]
+    pub unsafe fn try_post_messages<T>(
+        &mut self,
+        list: &[T],
+        message: impl Fn(&T) -> Option<Message>,
+    ) -> usize {
+        post_messages(list, message, |chunk| {
+            // SAFETY: required of the caller.
+            unsafe { self.post_chunk::<CHUNK, _>(chunk, receive) }
+        })
     }
-    Refused { taken, error }
+}
+
+fn receive(message: &Message) -> RecvRequest<'_> {
+    RecvRequest {
+        wr_id: message.wr_id,
+        segments: slice::from_ref(&message.segment),
+    }
+}
+
+fn send(message: &Message, inline: u32) -> SendRequest<'_> {
+    SendRequest {
+        wr_id: message.wr_id,
+        op: SendOp::Send,
+        flags: match message.segment.length <= inline {
+            true => SendFlags::SIGNALED | SendFlags::INLINE,
+            false => SendFlags::SIGNALED,
+        },
+        segments: slice::from_ref(&message.segment),
+    }
+}
+
+/// Calls `make` for the first requests and their places, until one is refused. Returns how many
+/// were made, and the error of the next.
+pub(super) fn fill<'a, R, P>(
+    requests: &'a [R],
+    places: impl IntoIterator<Item = P>,
+    mut make: impl FnMut(&'a R, P) -> Result<(), PostError>,
+) -> (usize, Result<(), Refused>) {
+    for (taken, (request, place)) in requests.iter().zip(places).enumerate() {
+        if let Err(error) = make(request, place) {
+            return (taken, Err(Refused { taken, error }));
+        }
+    }
+    (requests.len(), Ok(()))
 }
 
 /// Posts a list in chunks of [`CHUNK`].
-#[inline]
-fn in_chunks<T>(
+pub(super) fn in_chunks<T>(
     requests: &[T],
     mut post: impl FnMut(&[T]) -> Result<(), Refused>,
 ) -> Result<(), ListError> {
@@ -358,4 +329,29 @@ fn in_chunks<T>(
         posted += chunk.len();
     }
     Ok(())
+}
+
+/// Posts messages of a list as [`in_chunks`] does, until `message` returns `None` or one is
+/// refused. Returns how many are posted.
+fn post_messages<T>(
+    list: &[T],
+    message: impl Fn(&T) -> Option<Message>,
+    mut post: impl FnMut(&[Message]) -> Result<(), Refused>,
+) -> usize {
+    let mut posted = 0;
+    for chunk in list.chunks(CHUNK) {
+        let mut made = [Message::default(); CHUNK];
+        let messages = chunk.iter().map_while(&message);
+        let count = made
+            .iter_mut()
+            .zip(messages)
+            .map(|(place, it)| *place = it)
+            .count();
+        let taken = post(&made[..count]).map_or_else(|refused| refused.taken, |()| count);
+        posted += taken;
+        if taken < chunk.len() {
+            break;
+        }
+    }
+    posted
 }

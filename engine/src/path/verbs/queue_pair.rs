@@ -1,18 +1,12 @@
 //! The posting side of a queue pair; the posts themselves are in `post.rs`.
 
-use core::fmt;
 use std::sync::Arc;
 
-use super::chain::Bounds;
-use super::cq::Completions;
+use super::cq::{Completions, End};
 use super::device::{Device, QueueCalls};
-use super::flush::End;
-use super::receives::RecvShadow;
-use super::record::{Receives, Record};
-use super::sends::SendShadow;
+use super::record::{Record, Watch};
 use super::shared::SharedReceivesHandle;
-use super::tag::{Name, Series, Side};
-use super::watch::Watch;
+use super::table::Side;
 use crate::control::{QpGrant, forks};
 use mlx5_rings::Credits;
 
@@ -37,29 +31,10 @@ pub struct QueuePair<D: Device> {
     pub(super) record: Arc<Record<D>>,
     pub(super) sends: Credits,
     pub(super) receives: Credits,
-    /// The limits of receives in its own queue.
-    pub(super) recv_bounds: Bounds,
-    pub(super) send_bounds: Bounds,
-    send_name: Name,
-    recv_name: Name,
-    /// The tags of its work requests, by the names.
-    pub(super) send_tags: Series,
-    pub(super) recv_tags: Series,
-    /// Whether memory windows may be bound.
-    pub(super) windows: bool,
-    grant: QpGrant,
-    shared: Option<SharedReceivesHandle<D>>,
-    send: Completions<D>,
-    recv: Completions<D>,
+    /// Where its send and its receive queue report.
+    ends: [End<D>; 2],
+    pub(super) grant: QpGrant,
     pub(super) forks: u32,
-}
-
-impl<D: Device> fmt::Debug for QueuePair<D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QueuePair")
-            .field("qpn", &self.qpn())
-            .finish_non_exhaustive()
-    }
 }
 
 impl<D: Device> QueuePair<D> {
@@ -67,82 +42,63 @@ impl<D: Device> QueuePair<D> {
     /// these have too many already.
     pub fn new(parts: QueuePairParts<D>) -> Option<Self> {
         let QueuePairParts {
-            queue,
-            grant,
-            shared,
-            send,
-            recv,
-            context,
+            grant, send, recv, ..
         } = parts;
-        let record = record(queue, context, &grant, shared.as_ref());
+        let shared = parts.shared.map(|shared| shared.0);
+        let record = Record::new(parts.queue, parts.context, &grant, shared);
         let send_name = send.attach(&record)?;
         let recv_name = if recv.is(&send) {
-            send_name
+            Some(send_name)
         } else {
-            let Some(name) = recv.attach(&record) else {
-                send.detach(send_name, &record);
-                return None;
-            };
-            name
+            recv.attach(&record)
+        };
+        let Some(recv_name) = recv_name else {
+            send.renew(send_name, &record, None);
+            return None;
+        };
+        let end = |completions, name, side| End {
+            completions,
+            name,
+            side,
         };
         Some(Self {
             sends: Credits::new(record.sends.capacity(), 0),
-            receives: recv_credits(&record),
-            recv_bounds: Bounds {
-                segments: grant.recv_segments,
-                read_segments: 0,
-                inline_bytes: 0,
-                atomics: false,
-            },
-            send_bounds: Bounds {
-                segments: grant.send_segments,
-                read_segments: grant.read_segments,
-                inline_bytes: grant.inline_bytes,
-                atomics: grant.atomics,
-            },
+            receives: Credits::new(record.receives.capacity(), 0),
+            ends: [
+                end(send, send_name, Side::Send),
+                end(recv, recv_name, Side::Recv),
+            ],
             record,
-            send_name,
-            recv_name,
-            send_tags: Series::new(Side::Send, send_name),
-            recv_tags: Series::new(Side::Recv, recv_name),
-            windows: grant.windows,
             grant,
-            shared,
-            send,
-            recv,
             forks: forks(),
         })
     }
 
-    /// Returns the queue pair's number.
-    pub fn qpn(&self) -> u32 {
-        self.record.qpn
-    }
-
     /// Allows receives to be posted. The queue pair has reached INIT.
     pub fn open_receives(&mut self) {
-        if let Receives::Own = self.record.receives {
-            self.receives.open(self.record.own.slots.retired());
+        if self.record.receives.capacity() > 0 {
+            self.receives.open(self.record.receives.retired());
         }
     }
 
     /// Allows sends to be posted. The queue pair has reached RTS.
     pub fn open_sends(&mut self) {
-        self.sends.open(self.record.sends.slots.retired());
+        self.sends.open(self.record.sends.retired());
     }
 
     /// Returns whether its receives come from a shared receive queue.
     pub fn has_shared_receives(&self) -> bool {
-        self.shared.is_some()
+        self.record.shared.is_some()
     }
 
     /// Prepares for a move to RESET. The queue pair may hold shared receives that
     /// only completions name. In ERR they are flushed, and released here, before a
     /// library discards them.
     pub fn before_reset(&mut self) {
-        if self.shared.is_some() && self.forks == forks() {
+        if self.has_shared_receives() && self.forks == forks() {
             self.record.queue.flush();
-            self.recv.forget(self.recv_name, &self.record);
+            let end = self.end(Side::Recv);
+            end.completions.forget(end.name, &self.record);
         }
     }
 
@@ -150,24 +106,28 @@ impl<D: Device> QueuePair<D> {
     /// posted is discarded, completions that were not polled are not reported, and
     /// nothing can be posted until the queues are opened again.
     pub fn reset(&mut self) {
-        let queue = self.record.queue.clone();
-        let next = record(
+        let Record {
             queue,
-            self.record.context,
-            &self.grant,
-            self.shared.as_ref(),
-        );
-        let one = self.recv.is(&self.send);
-        self.send_name = self.send.renew(self.send_name, &self.record, &next);
-        self.recv_name = match one {
-            true => self.send_name,
-            false => self.recv.renew(self.recv_name, &self.record, &next),
-        };
-        self.send_tags = Series::new(Side::Send, self.send_name);
-        self.recv_tags = Series::new(Side::Recv, self.recv_name);
+            context,
+            shared,
+            ..
+        } = &*self.record;
+        let next = Record::new(queue.clone(), *context, &self.grant, shared.clone());
+        self.renew(Some(&next));
         self.sends = Credits::new(next.sends.capacity(), 0);
-        self.receives = recv_credits(&next);
+        self.receives = Credits::new(next.receives.capacity(), 0);
         self.record = next;
+    }
+
+    /// Takes its completions out of its completion queues, and replaces its record there, or
+    /// removes it.
+    fn renew(&mut self, next: Option<&Arc<Record<D>>>) {
+        let [send, recv] = &mut self.ends;
+        send.name = send.completions.renew(send.name, &self.record, next);
+        recv.name = match recv.completions.is(&send.completions) {
+            true => send.name,
+            false => recv.completions.renew(recv.name, &self.record, next),
+        };
     }
 
     /// Limits the outstanding sends and receives until [`Self::reset`]. No more
@@ -175,7 +135,7 @@ impl<D: Device> QueuePair<D> {
     pub fn limit(&mut self, sends: u32, receives: u32) {
         let sends = self.record.sends.capacity().min(sends);
         self.sends.set_capacity(sends);
-        let receives = self.record.own.capacity().min(receives);
+        let receives = self.record.receives.capacity().min(receives);
         self.receives.set_capacity(receives);
     }
 
@@ -191,31 +151,30 @@ impl<D: Device> QueuePair<D> {
 
     /// Returns whether every posted send was retired by a completion.
     pub fn sends_idle(&self) -> bool {
-        self.record.sends.slots.outstanding() == 0
+        self.record.sends.outstanding() == 0
     }
 
     /// Returns the number of receives in its own queue that were posted and not
     /// retired.
     pub fn recvs_outstanding(&self) -> u32 {
-        self.watch().recvs_outstanding()
+        self.record.receives.outstanding()
+    }
+
+    /// Returns the credits of a queue.
+    pub(super) fn credits(&mut self, side: Side) -> &mut Credits {
+        match side {
+            Side::Send => &mut self.sends,
+            Side::Recv | Side::Shared => &mut self.receives,
+        }
     }
 
     /// Returns where a queue reports its completions.
-    fn end(&self, side: Side) -> End<D> {
-        let (completions, name) = match side {
-            Side::Send => (&self.send, self.send_name),
-            _ => (&self.recv, self.recv_name),
-        };
-        End {
-            completions: completions.clone(),
-            name,
-            side,
-        }
+    pub(super) fn end(&self, side: Side) -> &End<D> {
+        &self.ends[usize::from(side != Side::Send)]
     }
 
     /// Flushes the requests that were just posted to a failing queue pair.
     #[cold]
-    #[inline(never)]
     pub(super) fn flush_late(&self, side: Side) {
         self.record.queue.flush();
         if self.record.quirks.any() {
@@ -225,10 +184,9 @@ impl<D: Device> QueuePair<D> {
 
     /// Returns the same state for other threads, until the next [`Self::reset`].
     pub fn watch(&self) -> Watch<D> {
-        let ends = || [self.end(Side::Send), self.end(Side::Recv)];
         Watch {
             record: Arc::clone(&self.record),
-            ends: self.record.quirks.any().then(ends),
+            ends: self.record.quirks.any().then(|| self.ends.clone()),
         }
     }
 }
@@ -237,39 +195,6 @@ impl<D: Device> Drop for QueuePair<D> {
     /// Detaches the queue pair. It must be in RESET, so that it completes nothing
     /// more; or in ERR and about to be destroyed, if it has its own receive queue.
     fn drop(&mut self) {
-        self.send.detach(self.send_name, &self.record);
-        if !self.recv.is(&self.send) {
-            self.recv.detach(self.recv_name, &self.record);
-        }
+        self.renew(None);
     }
-}
-
-/// Creates the record of a queue pair to which nothing is posted.
-fn record<D: Device>(
-    queue: D::Queue,
-    context: u64,
-    grant: &QpGrant,
-    shared: Option<&SharedReceivesHandle<D>>,
-) -> Arc<Record<D>> {
-    let receives = match (shared, grant.receives) {
-        (Some(shared), _) => Receives::Shared(Arc::clone(&shared.0)),
-        (None, 0) => Receives::None,
-        (None, _) => Receives::Own,
-    };
-    let own = match receives {
-        Receives::Own => grant.receives,
-        Receives::Shared(_) | Receives::None => 0,
-    };
-    Arc::new(Record::new(
-        queue,
-        context,
-        SendShadow::new(grant.sends),
-        receives,
-        RecvShadow::new(own),
-    ))
-}
-
-/// Returns closed credits. Without a receive queue of its own there is never room.
-fn recv_credits<D: Device>(record: &Record<D>) -> Credits {
-    Credits::new(record.own.capacity(), 0)
 }

@@ -4,13 +4,16 @@
 //! (drivers/infiniband/sw/siw; in rdma-core providers/siw/siw.c):
 //!
 //! - In ERR it flushes what its queues hold at that moment, and never reads them
-//!   again (`siw_qp_modify`; `siw_post_send` with a mapped queue). The engine
-//!   flushes later requests (`flush.rs`), and raises the completion queue's event
-//!   (`control/software_event.rs`). Every request is signalled, so that a request without a
-//!   completion is known not to have been carried out.
+//!   again (`siw_qp_modify`; `siw_post_send` with a mapped queue). So a request that is
+//!   outstanding after the move to ERR, and not among the device's completions, was posted too
+//!   late. The engine stages its flush completion ([`State::flush`]), and raises the completion
+//!   queue's event (`control/software_event.rs`). Every request is signalled, so that a request
+//!   without a completion is known not to have been carried out. A poster checks after its post
+//!   whether the queue pair is failing, and a thread that moves the queue pair to ERR announces
+//!   this before ([`Record::is_failing`]). So one of the two sees the other.
 //! - A send or a write completes when TCP has accepted it, a read when its response
 //!   has arrived. So completions overtake those of reads (`siw_qp_sq_process`). The
-//!   engine reorders them (`order.rs`).
+//!   engine holds them until the reads before them have completed ([`State::holds`]).
 //! - A fence on a read is an error (`siw_activate_tx_from_sq`). It is left out,
 //!   since reads are answered in order anyway.
 //! - A read without segments takes the segment that the queue entry had before, and
@@ -37,8 +40,16 @@
 
 use core::mem::MaybeUninit;
 
+use std::collections::HashSet;
+
 use dv_sys::verbs::{ibv_send_flags, ibv_send_wr, ibv_wr_opcode};
 
+use super::cq::{End, State};
+use super::device::{Device, Work};
+use super::record::Record;
+use super::shadow::Request;
+use super::table::{Name, Tag};
+use crate::completion::{CompletionOp, Status};
 pub use crate::control::Quirks;
 use crate::request::Segment;
 
@@ -90,6 +101,77 @@ impl Quirks {
         if self.any() {
             adapt(work, segments, room);
         }
+    }
+}
+
+/// Completions that arrived before those of earlier reads, in order of arrival.
+#[derive(Default)]
+pub(super) struct Early(Vec<Work>);
+
+impl Early {
+    /// Removes and returns those of one queue pair.
+    pub(super) fn take(&mut self, name: Name) -> Vec<Work> {
+        let is_its = |work: &mut Work| Tag::from_bits(work.tag).is_some_and(|tag| tag.name == name);
+        self.0.extract_if(.., is_its).collect()
+    }
+}
+
+impl<D: Device> State<D> {
+    /// Holds the completion of a send until all earlier reads have completed. Returns whether
+    /// it is held.
+    #[cold]
+    pub(super) fn holds(&mut self, work: &Work, tag: Tag, record: &Record<D>) -> bool {
+        let sends = &record.sends;
+        if sends.get(tag.slot).is_none() {
+            return false;
+        }
+        if !work.status.is_success() {
+            // It waits for reads that the device flushes only in ERR.
+            record.has_failed();
+        }
+        let is_read = |slot| {
+            sends
+                .get(slot)
+                .is_some_and(|it| it.op == CompletionOp::Read)
+        };
+        let held = sends
+            .waiting()
+            .take_while(|&slot| slot != tag.slot)
+            .any(is_read);
+        if held {
+            self.early.0.push(*work);
+        }
+        held
+    }
+
+    /// Returns whether the completion of a send, which is retired, is not reported: it is good,
+    /// and its request was not signalled. That of a read lets go of those after it.
+    #[cold]
+    pub(super) fn hides(&mut self, work: &Work, tag: Tag, request: Request) -> bool {
+        if request.op == CompletionOp::Read {
+            // They are looked at again, and may have to wait for the next read.
+            for early in self.early.take(tag.name).into_iter().rev() {
+                self.staged.push_front(early);
+            }
+        }
+        work.status.is_success() && !request.signalled
+    }
+
+    /// Stages flush completions of the requests that the device will not flush. Everything that
+    /// it has reported is staged. Returns whether there was anything to flush.
+    pub(super) fn flush(&mut self, end: &End<D>, record: &Record<D>) -> bool {
+        let known = self.staged.iter().chain(&self.early.0);
+        let known: HashSet<u64> = known.map(|work| work.tag).collect();
+        let before = self.staged.len();
+        let waiting = record.shadow(end.side).waiting().map(|slot| end.tag(slot));
+        let late = waiting.filter(|tag| !known.contains(tag));
+        self.staged.extend(late.map(|tag| Work {
+            tag,
+            qpn: record.qpn,
+            status: Status::WrFlush,
+            ..Work::default()
+        }));
+        self.staged.len() > before
     }
 }
 

@@ -1,30 +1,72 @@
-//! The table of a completion queue from the name in a tag to the record of a queue
-//! pair; and from the QP number, for shared receives, whose tag does not name a
-//! queue pair.
+//! Tags: the `wr_id`s that libibverbs gets; and the table of a completion queue from the name in
+//! a tag to the record of a queue pair.
+//!
+//! ```text
+//!  63 62 | 61            32 | 31           0
+//!  side  | name             | slot
+//! ```
 
-use core::hash::{BuildHasherDefault, Hasher};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::device::Device;
-use super::record::{Receives, Record};
-use super::tag::Name;
+use super::record::Record;
 
-/// A name is the index of an entry, and the number of earlier uses of that entry.
-const INDEX_BITS: u32 = 20;
-const INDEX_MASK: u32 = (1 << INDEX_BITS) - 1;
-
-pub(super) struct Table<D: Device> {
-    places: Vec<Place<D>>,
-    /// Free entries, the longest free first, so that names are not reused soon.
-    free: VecDeque<u32>,
-    /// The indices of the queue pairs with shared receives, by QP number.
-    numbers: HashMap<u32, u32, BuildHasherDefault<NumberHasher>>,
+/// The queue that a request was posted to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// The send queue of a queue pair.
+    Send,
+    /// The receive queue of a queue pair.
+    Recv,
+    /// A shared receive queue.
+    Shared,
 }
 
-struct Place<D: Device> {
-    name: Name,
-    record: Option<Arc<Record<D>>>,
+/// The name of a queue pair between two resets, at one completion queue; or the name of a shared
+/// receive queue. 30 bits: the index of an entry of the table, and the number of earlier uses of
+/// that entry.
+pub(super) type Name = u32;
+
+/// The bits of a name.
+pub(super) const NAMES: Name = (1 << 30) - 1;
+/// The bits of the index.
+const INDEX_BITS: u32 = 20;
+const INDICES: Name = (1 << INDEX_BITS) - 1;
+
+/// A tag in its parts; the layout is at the top of this file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tag {
+    pub(super) side: Side,
+    pub(super) name: Name,
+    /// For a send or a receive, the number of those posted before it; for a shared receive, its
+    /// index.
+    pub(super) slot: u32,
+}
+
+impl Tag {
+    pub(super) fn to_bits(self) -> u64 {
+        (self.side as u64) << 62 | u64::from(self.name) << 32 | u64::from(self.slot)
+    }
+
+    /// Returns the parts of a tag; `None` if the bits are no tag of the engine.
+    pub(super) fn from_bits(bits: u64) -> Option<Self> {
+        let side = [Side::Send, Side::Recv, Side::Shared];
+        Some(Self {
+            side: *side.get((bits >> 62) as usize)?,
+            name: (bits >> 32) as u32 & NAMES,
+            slot: bits as u32,
+        })
+    }
+}
+
+pub(super) struct Table<D: Device> {
+    /// The names, and the queue pairs that have them now.
+    places: Vec<(Name, Option<Arc<Record<D>>>)>,
+    /// Free entries, the longest free first, so that names are not reused soon.
+    free: VecDeque<u32>,
+    /// The queue pairs with shared receives, whose tags do not name them, by QP number.
+    numbers: BTreeMap<u32, Arc<Record<D>>>,
 }
 
 impl<D: Device> Table<D> {
@@ -32,104 +74,85 @@ impl<D: Device> Table<D> {
         Self {
             places: Vec::new(),
             free: VecDeque::new(),
-            numbers: HashMap::default(),
+            numbers: BTreeMap::new(),
         }
     }
 
-    /// Adds a queue pair, whose number is not in the table. `None` if there are
-    /// more than 2^20.
-    pub(super) fn insert(&mut self, record: Arc<Record<D>>) -> Option<Name> {
+    /// Adds a queue pair, whose number is not in the table. `None` if there are more than 2^20.
+    pub(super) fn insert(&mut self, record: &Arc<Record<D>>) -> Option<Name> {
         let index = match self.free.pop_front() {
             Some(index) => index,
             None => {
                 let index = u32::try_from(self.places.len()).ok()?;
-                if index > INDEX_MASK {
+                if index > INDICES {
                     return None;
                 }
-                self.places.push(Place {
-                    name: Name::new(index),
-                    record: None,
-                });
+                self.places.push((index, None));
                 index
             }
         };
-        if let Receives::Shared(_) = record.receives {
-            self.numbers.insert(record.qpn, index);
-        }
-        let place = &mut self.places[index as usize];
-        place.record = Some(record);
-        Some(place.name)
+        self.set(index, Some(record));
+        Some(self.places[index as usize].0)
     }
 
     /// Returns the queue pair with that name, if there is one.
-    #[inline]
     pub(super) fn find(&self, name: Name) -> Option<&Arc<Record<D>>> {
-        let place = self.places.get((name.get() & INDEX_MASK) as usize)?;
-        if place.name != name {
-            return None;
+        match self.places.get((name & INDICES) as usize)? {
+            (known, record) if *known == name => record.as_ref(),
+            _ => None,
         }
-        place.record.as_ref()
     }
 
-    /// Returns the queue pair with that number, if there is one and it uses shared
-    /// receives.
-    #[inline]
+    /// Returns the queue pair with that number, if there is one and it uses shared receives.
     pub(super) fn find_number(&self, qpn: u32) -> Option<&Arc<Record<D>>> {
-        let index = *self.numbers.get(&qpn)?;
-        self.places.get(index as usize)?.record.as_ref()
+        self.numbers.get(&qpn)
     }
 
-    /// Replaces the record of a queue pair. Returns its new name.
-    pub(super) fn replace(&mut self, name: Name, record: Arc<Record<D>>) -> Name {
-        let place = &mut self.places[(name.get() & INDEX_MASK) as usize];
-        place.name = successor(place.name);
-        place.record = Some(record);
-        place.name
-    }
-
-    /// Removes a queue pair.
-    pub(super) fn remove(&mut self, name: Name) {
-        let index = name.get() & INDEX_MASK;
+    /// Replaces the record of a queue pair, or removes the queue pair. Returns its new name.
+    pub(super) fn replace(&mut self, name: Name, record: Option<&Arc<Record<D>>>) -> Name {
+        let index = name & INDICES;
+        if record.is_none() {
+            self.free.push_back(index);
+        }
         let place = &mut self.places[index as usize];
-        let Some(record) = place.record.take() else {
-            return;
-        };
-        place.name = successor(place.name);
-        self.free.push_back(index);
-        if let Receives::Shared(_) = record.receives {
-            self.numbers.remove(&record.qpn);
-        }
+        place.0 = place.0.wrapping_add(1 << INDEX_BITS) & NAMES;
+        let next = place.0;
+        self.set(index, record);
+        next
     }
 
-    /// Returns the number of queue pairs.
-    pub(super) fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+    fn set(&mut self, index: u32, record: Option<&Arc<Record<D>>>) {
+        let before = core::mem::replace(&mut self.places[index as usize].1, record.cloned());
+        if let Some(before) = before.filter(|before| before.shared.is_some()) {
+            self.numbers.remove(&before.qpn);
+        }
+        if let Some(record) = record.filter(|record| record.shared.is_some()) {
+            self.numbers.insert(record.qpn, Arc::clone(record));
+        }
     }
 }
 
-/// Returns the next name of the same entry.
-fn successor(name: Name) -> Name {
-    Name::new(name.get().wrapping_add(1 << INDEX_BITS))
-}
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
 
-/// A hasher for QP numbers, which a device allocates nearly in sequence.
-#[derive(Default)]
-pub(super) struct NumberHasher(u64);
+    use super::*;
 
-impl Hasher for NumberHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u32(u32::from(byte));
+    proptest! {
+        #[test]
+        fn tags_are_decoded_as_they_were_encoded(side in 0..3u8, name in 0..=NAMES, slot in any::<u32>()) {
+            let side = [Side::Send, Side::Recv, Side::Shared][usize::from(side)];
+            let tag = Tag { side, name, slot };
+            prop_assert_eq!(Tag::from_bits(tag.to_bits()), Some(tag));
         }
-    }
 
-    #[inline]
-    fn write_u32(&mut self, number: u32) {
-        // The multiplier is 2^64 divided by the golden ratio: it moves all bits up.
-        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        #[test]
+        fn different_tags_have_different_bits(a in any::<u64>(), b in any::<u64>()) {
+            match (Tag::from_bits(a), Tag::from_bits(b)) {
+                (Some(x), Some(y)) => prop_assert_eq!(x == y, a == b),
+                (None, _) => prop_assert_eq!(a >> 62, 3),
+                (_, None) => prop_assert_eq!(b >> 62, 3),
+            }
+        }
     }
 }

@@ -1,6 +1,5 @@
 //! The whole verbs path without libibverbs: the tests simulate the device.
 
-use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -25,6 +24,7 @@ mod posting;
 mod quirks;
 
 /// The simulated device of these tests.
+#[derive(Clone)]
 struct Fake;
 
 impl Device for Fake {
@@ -77,14 +77,14 @@ impl PollLimit {
 
 /// Returns what `look` reports for each request of a chain.
 fn follow<T, P>(chain: Chain<'_, T>, look: impl Fn(&T) -> (P, *mut T)) -> Vec<P> {
-    let (mut at, mut found) = (chain.first().cast_const(), Vec::new());
+    let (mut at, mut found) = (chain.first.cast_const(), Vec::new());
     // SAFETY: the links are those of a chain that is being posted.
     while let Some(work) = unsafe { at.as_ref() } {
         let (one, next) = look(work);
         found.push(one);
         at = next;
     }
-    assert_eq!(found.len(), chain.count());
+    assert_eq!(found.len(), chain.count);
     found
 }
 
@@ -172,32 +172,15 @@ struct FakeCq {
 }
 
 impl CompletionCalls for Arc<FakeCq> {
-    type Entry = Work;
-
     fn capacity(&self) -> u32 {
         1 << 10
     }
 
-    fn poll(&self, out: &mut [Work]) -> usize {
+    fn poll(&self, staged: &mut VecDeque<Work>) -> usize {
         let mut works = self.works.lock().unwrap();
-        let found = out.len().min(works.len()).min(super::device::BATCH);
-        for (place, work) in out.iter_mut().zip(works.drain(..found)) {
-            *place = work;
-        }
+        let found = works.len().min(super::device::BATCH);
+        staged.extend(works.drain(..found));
         found
-    }
-
-    fn poll_one<'a>(&self, place: &'a mut MaybeUninit<Work>) -> Option<&'a Work> {
-        let work = self.works.lock().unwrap().pop_front()?;
-        Some(place.write(work))
-    }
-
-    fn read(entry: &Work) -> Work {
-        *entry
-    }
-
-    fn is_good(entry: &Work) -> bool {
-        entry.status.is_success()
     }
 
     fn arm(&self, solicited_only: bool) -> Result<(), i32> {

@@ -71,6 +71,23 @@ fn a_batch_is_in_order_too() {
     assert_eq!(wr_ids, [1, 2]);
 }
 
+/// The device's completions are taken at once, and polled by several calls.
+#[test]
+fn what_a_read_lets_go_is_reported_before_what_comes_after_it() {
+    let mut cq = Cq::new();
+    let mut qp = siw(&cq, &cq);
+    qp.post(1, READ, SendFlags::SIGNALED, 0).unwrap();
+    qp.send(2).unwrap();
+    qp.send(3).unwrap();
+    complete_out_of_order(&qp, &cq, 1, Status::Success);
+    complete_out_of_order(&qp, &cq, 0, Status::Success);
+    complete_out_of_order(&qp, &cq, 0, Status::Success);
+    let mut out = [Completion::default(); 4];
+    assert_eq!(cq.poller.poll_batch(&mut out), 3);
+    assert_eq!([1, 2, 3], core::array::from_fn(|at| out[at].wr_id));
+    assert_eq!(cq.counters(), [0, 0]);
+}
+
 #[test]
 fn an_unsignalled_read_is_not_reported() {
     let mut cq = Cq::new();
