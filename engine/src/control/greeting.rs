@@ -44,7 +44,7 @@ pub struct GreetingPlace {
 /// The value that is written.
 const WORD: u32 = 0x6865_6c6f;
 /// The `wr_id` of the greeting's work request, which is not a tag of the verbs path
-/// (`path/verbs/tag.rs`), so that its completion is not reported.
+/// (`path/verbs/table.rs`), so that its completion is not reported.
 pub(crate) const GREETING_WR_ID: u64 = 3 << 62 | WORD as u64;
 
 impl Greeting {

@@ -1,7 +1,7 @@
 //! Events of a completion channel that the engine raises itself.
 //!
 //! The kernel raises an event for a completion of the device. A completion that the
-//! verbs path makes (`path/verbs/flush.rs`) raises none, and a thread that sleeps
+//! verbs path makes (`path/verbs/quirks.rs`) raises none, and a thread that sleeps
 //! on the channel would miss it. On devices where that happens, a channel has a
 //! second descriptor: an `eventfd` to which the engine writes (`wait/blocker.rs`
 //! describes how a thread sleeps on both).
