@@ -141,7 +141,7 @@ impl CompletionQueue {
     #[must_use]
     pub fn watched(&self) -> Option<&AtomicU8> {
         match &self.path {
-            path::Poller::Direct(poller) => Some(poller.next_byte()),
+            path::Poller::Direct(poller) => Some(poller.ring.next_own_op()),
             path::Poller::Verbs(_) => None,
         }
     }
@@ -159,7 +159,7 @@ impl CompletionQueue {
     #[must_use]
     pub fn has_cqe(&self) -> bool {
         match &self.path {
-            path::Poller::Direct(poller) => poller.has_cqe(),
+            path::Poller::Direct(poller) => poller.ring.peek().is_some(),
             path::Poller::Verbs(_) => false,
         }
     }
@@ -171,7 +171,7 @@ impl CompletionQueue {
     #[must_use]
     pub fn written(&mut self) -> Option<u32> {
         match &mut self.path {
-            path::Poller::Direct(poller) => poller.written(),
+            path::Poller::Direct(poller) => poller.ring.written(),
             path::Poller::Verbs(_) => None,
         }
     }
@@ -184,8 +184,10 @@ impl CompletionQueue {
     #[inline(always)]
     pub unsafe fn peek_unchecked(&mut self) -> CqeRef<'_> {
         match &mut self.path {
-            // SAFETY: required of the caller.
-            path::Poller::Direct(poller) => unsafe { poller.peek_unchecked() },
+            path::Poller::Direct(poller) => {
+                let (slot, own_op) = poller.ring.next_slot();
+                CqeRef::new(poller, slot, own_op)
+            }
             // SAFETY: `has_cqe` is never true on the verbs path.
             path::Poller::Verbs(_) => unsafe { core::hint::unreachable_unchecked() },
         }

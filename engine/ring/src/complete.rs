@@ -15,7 +15,7 @@ use crate::layout::{CompletionLayout, LayoutError};
 use crate::mmio::{ArmRegister, DmaCell, DoorbellRecord, barrier};
 use crate::scatter::Payload;
 use crate::wire::{
-    Be16, Be32, Be64, Cqe, CqeOpcode, CqeTail, InlineScatter, OwnOp, RequestQpn,
+    Be32, Be64, Cqe, CqeOpcode, CqeTail, InlineScatter, OwnOp, RequestQpn,
     cqe_offset as offset,
 };
 use crate::{RingSize, distance24};
@@ -63,6 +63,21 @@ impl Slot {
         unsafe { DmaCell::new(self.0.add(offset).cast()) }
     }
 
+    /// Reads a big-endian number. Without [`DmaCell`] and [`Be32`], whose functions would be
+    /// two more steps in what happens to every CQE.
+    #[inline(always)]
+    fn be16(self, offset: usize) -> u16 {
+        // SAFETY: as in `cell`; volatile, because the device may write it.
+        u16::from_be(unsafe { self.0.add(offset).cast::<u16>().read_volatile() })
+    }
+
+    /// As [`Self::be16`].
+    #[inline(always)]
+    fn be32(self, offset: usize) -> u32 {
+        // SAFETY: as in `be16`.
+        u32::from_be(unsafe { self.0.add(offset).cast::<u32>().read_volatile() })
+    }
+
     /// Returns the last byte: opcode, format and owner bit.
     #[inline(always)]
     pub fn own_op(self) -> OwnOp {
@@ -89,7 +104,7 @@ impl Slot {
     /// Returns the queue pair, and the operation of a request.
     #[inline(always)]
     pub fn request_qpn(self) -> RequestQpn {
-        RequestQpn(Be32::from_bits(self.cell::<u32>(offset::REQUEST_QPN).read()).get())
+        RequestQpn(self.be32(offset::REQUEST_QPN))
     }
 
     /// Returns which request the completion is of: the WQEBB counter at its start
@@ -97,13 +112,13 @@ impl Slot {
     /// receive queue).
     #[inline(always)]
     pub fn wqe_counter(self) -> u16 {
-        Be16::from_bits(self.cell::<u16>(offset::WQE_COUNTER).read()).get()
+        self.be16(offset::WQE_COUNTER)
     }
 
     /// Returns the bytes received or read.
     #[inline(always)]
     pub fn byte_count(self) -> u32 {
-        Be32::from_bits(self.cell::<u32>(offset::BYTE_COUNT).read()).get()
+        self.be32(offset::BYTE_COUNT)
     }
 
     /// Returns when the device wrote the entry, in ticks of its clock.
@@ -116,7 +131,7 @@ impl Slot {
     /// Returns the immediate data in host order, where the opcode has any.
     #[inline(always)]
     pub fn imm(self) -> u32 {
-        Be32::from_bits(self.cell::<u32>(offset::IMM).read()).get()
+        self.be32(offset::IMM)
     }
 
     /// Returns a copy of the whole entry.
@@ -245,12 +260,12 @@ impl Wrap {
     /// `slot` is an entry of this ring, and `stop` the last one of its group.
     #[inline(always)]
     unsafe fn after(&self, slot: Slot, stop: &mut Slot, own_op: &mut u8) -> (Slot, bool) {
-        if slot != *stop {
+        if slot.0 != stop.0 {
             // SAFETY: there is an entry after this one, which is not the last of the ring.
             return (Slot(unsafe { slot.0.add(self.stride) }), false);
         }
         core::hint::cold_path();
-        let next = if slot == self.last {
+        let next = if slot.0 == self.last.0 {
             *own_op ^= OwnOp::OWNER;
             self.first
         } else {
@@ -397,16 +412,18 @@ impl CompletionRing {
         (form & OwnOp::OWNER == 0).then_some((slot, OwnOp(form)))
     }
 
-    /// Returns the next entry, written or not.
+    /// Returns the next entry, and its last byte with the owner bit 0, without looking whether it
+    /// is written.
     #[inline(always)]
-    pub fn next_slot(&self) -> Slot {
-        self.cursor.next.slot
+    pub fn next_slot(&self) -> (Slot, OwnOp) {
+        let Position { slot, .. } = self.cursor.next;
+        (slot, OwnOp(slot.own_op().0 & !OwnOp::OWNER))
     }
 
     /// Returns the last byte of the next entry, which the device writes last.
     pub fn next_own_op(&self) -> &AtomicU8 {
         // SAFETY: a byte of the entry, which is mapped as long as the ring. The host only loads it.
-        unsafe { AtomicU8::from_ptr(self.next_slot().0.add(offset::OWN_OP).as_ptr()) }
+        unsafe { AtomicU8::from_ptr(self.cursor.next.slot.0.add(offset::OWN_OP).as_ptr()) }
     }
 
     /// Returns the number of consumed entries, modulo 2^32.

@@ -274,7 +274,10 @@ impl RecvConsumer {
     /// another `wr_id` of the ring.
     #[inline(always)]
     pub fn wr_id(&self, wqe_counter: u16) -> u64 {
-        self.wr_ids().at(wqe_counter)
+        let index = self.size.index(u32::from(wqe_counter));
+        // SAFETY: as in `WrIds::at`.
+        let wr_id = unsafe { self.wr_ids.get_unchecked(index) };
+        wr_id.load(Ordering::Relaxed)
     }
 
     /// Returns `count` completed receives to the producer, which may overwrite

@@ -41,7 +41,7 @@ mod x86_64 {
     use core::arch::asm;
 
     #[inline(always)]
-    fn compiler() {
+    pub(crate) fn loads_before_anything() {
         // SAFETY: no instruction; the block only tells the compiler that memory
         // may be read and written here (no `nomem`).
         unsafe { asm!("", options(nostack, preserves_flags)) }
@@ -57,17 +57,12 @@ mod x86_64 {
     /// The locked exchange that took the lock has drained the stores before it.
     #[inline(always)]
     pub(crate) fn flush_stores_locked() {
-        compiler();
+        loads_before_anything();
     }
 
     #[inline(always)]
     pub(crate) fn stores_before_stores() {
-        compiler();
-    }
-
-    #[inline(always)]
-    pub(crate) fn loads_before_anything() {
-        compiler();
+        loads_before_anything();
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::Owner;
 use super::record::Record;
-use super::table::Places;
+use super::place::Places;
 use crate::sync::{Mutex, MutexGuard};
 use mlx5_rings::complete::Entries;
 

@@ -4,6 +4,7 @@
 
 use super::decode;
 use super::place::Found;
+use super::poller::Poller;
 use super::table::Table;
 use crate::completion::{Completion, CompletionOp};
 use mlx5_rings::complete::{CompletionRing, Slot};
@@ -43,23 +44,19 @@ pub struct CqeRef<'a> {
 }
 
 impl<'a> CqeRef<'a> {
-    /// Reads the CQE in `slot`, which is the next one of `ring` and has been
-    /// written.
+    /// Reads the CQE in `slot`, which is the next one of the poller's ring and has been written.
     #[inline(always)]
-    pub(super) fn new(
-        ring: &'a mut CompletionRing,
-        table: &'a Table,
-        slot: Slot,
-        own_op: OwnOp,
-    ) -> Self {
+    pub(crate) fn new(poller: &'a mut Poller, slot: Slot, own_op: OwnOp) -> Self {
         let op_qpn = slot.request_qpn();
+        let Poller { ring, table, .. } = poller;
         Self {
+            // SAFETY: this is the polling thread, and the table is borrowed.
+            found: unsafe { table.lookup.find(op_qpn.qpn()) },
             ring,
             table,
             slot,
             own_op,
             op_qpn,
-            found: table.view().find(op_qpn.qpn()),
         }
     }
 

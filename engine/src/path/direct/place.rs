@@ -4,7 +4,7 @@
 
 use core::cell::Cell;
 use core::fmt;
-use core::ptr::null;
+use core::ptr::{NonNull, null};
 use core::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ impl Place {
 
     /// Returns whether this is the place of the live queue pair `qpn`.
     #[inline(always)]
-    pub(super) fn is(&self, qpn: u32) -> bool {
+    fn is(&self, qpn: u32) -> bool {
         self.live_qpn.load(Ordering::Relaxed) == qpn
     }
 
@@ -119,24 +119,77 @@ impl Place {
     }
 }
 
+/// The places of a table: a power of two of them.
+#[derive(Clone, Debug)]
+pub(super) struct Places(Arc<[Place]>);
+
+impl Places {
+    pub(super) fn new(count: usize) -> Self {
+        debug_assert!(count.is_power_of_two());
+        Self((0..count).map(|_| Place::free()).collect())
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn lookup(&self) -> Lookup {
+        Lookup {
+            first: NonNull::from(&*self.0).cast(),
+            mask: self.0.len() - 1,
+        }
+    }
+
+    /// Returns the only place that `qpn` can have.
+    pub(super) fn home(&self, qpn: u32) -> &Place {
+        &self.0[qpn as usize & (self.0.len() - 1)]
+    }
+
+    /// Invalidates the number of a queue pair that is retired, if it has its place.
+    pub(super) fn retire(&self, qpn: u32) {
+        self.home(qpn).retire(qpn);
+    }
+}
+
+/// What a lookup reads of the places: the address of the first one, and their number minus one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lookup {
+    first: NonNull<Place>,
+    mask: usize,
+}
+
+// SAFETY: the address of places, which are `Send` and `Sync`.
+unsafe impl Send for Lookup {}
+
+impl Lookup {
+    /// Returns the only place that `qpn` can have.
+    #[inline(always)]
+    pub(super) fn place(self, qpn: u32) -> NonNull<Place> {
+        // SAFETY: `mask` is the number of places minus one.
+        unsafe { self.first.add(qpn as usize & self.mask) }
+    }
+
+    /// Returns the live queue pair `qpn`, if it has its place.
+    ///
+    /// # Safety
+    /// The caller is the polling thread, and does not change its table, whose places these are,
+    /// while the result is used.
+    #[inline(always)]
+    pub(super) unsafe fn find<'a>(self, qpn: u32) -> Option<Found<'a>> {
+        // SAFETY: required of the caller.
+        let place = unsafe { self.first.add(qpn as usize & self.mask).as_ref() };
+        if place.live_qpn.load(Ordering::Relaxed) != qpn {
+            return None;
+        }
+        Some(Found(place))
+    }
+}
+
 /// The place of a live queue pair, which the polling thread has found.
 #[derive(Clone, Copy)]
 pub(super) struct Found<'a>(&'a Place);
 
 impl<'a> Found<'a> {
-    /// Returns the queue pair `qpn`, if it is live and this is its place.
-    ///
-    /// # Safety
-    /// The caller is the polling thread, whose table has the place and keeps its queue pair.
-    #[inline(always)]
-    pub(super) unsafe fn new(place: &'a Place, qpn: u32) -> Option<Self> {
-        if place.is(qpn) {
-            Some(Self(place))
-        } else {
-            None
-        }
-    }
-
     /// Returns whether the queue pair is still live; `qpn` is its number.
     #[inline(always)]
     pub(super) fn is(self, qpn: u32) -> bool {
@@ -152,7 +205,7 @@ impl<'a> Found<'a> {
     /// Returns the completing half of the send queue.
     #[inline(always)]
     pub(super) fn sends(self) -> &'a SendConsumer {
-        // SAFETY: a field of the record, which the table keeps, as `new` was promised.
+        // SAFETY: a field of the record, which the table keeps, as `Lookup::find` was promised.
         unsafe { &*self.0.sends.get() }
     }
 
@@ -205,7 +258,9 @@ impl<'a> Found<'a> {
     /// completion, and calls this once for it.
     #[inline(always)]
     pub(super) unsafe fn take_recv(self, wqe_counter: u16) -> Option<u64> {
-        if let Some(ring) = self.own_receives() {
+        if self.0.has_own.get() {
+            // SAFETY: as in `own_receives`.
+            let ring = unsafe { &*self.0.receives.get().cast::<RecvConsumer>() };
             let wr_id = ring.wr_id(wqe_counter);
             // SAFETY: required of the caller.
             unsafe { ring.retire(1) };

@@ -7,7 +7,6 @@
 //!
 //! Decision: `docs/decisions/010-one-look-at-a-cqe.md`
 
-use core::sync::atomic::AtomicU8;
 use std::sync::Arc;
 
 use super::command_queue::CqCommand;
@@ -19,12 +18,12 @@ use crate::completion::Completion;
 use crate::path::{Arrival, PollerCounters};
 use mlx5_rings::complete::{CompletionRing, Slot};
 use mlx5_rings::layout::{CompletionLayout, LayoutError};
-use mlx5_rings::wire::{CqeOpcode, CqeTail, OwnOp};
+use mlx5_rings::wire::{CqeOpcode, CqeTail};
 
 /// The polling side of a completion queue.
 pub struct Poller {
-    ring: CompletionRing,
-    table: Table,
+    pub(crate) ring: CompletionRing,
+    pub(super) table: Table,
     commands: Arc<CqCommandQueue>,
     counters: PollerCounters,
 }
@@ -92,35 +91,7 @@ impl Poller {
     #[inline(always)]
     pub fn peek(&mut self) -> Option<CqeRef<'_>> {
         let (slot, own_op) = self.ring.peek()?;
-        Some(CqeRef::new(&mut self.ring, &self.table, slot, own_op))
-    }
-
-    /// Returns whether [`Self::peek`] would return a CQE. Reads its owner bit only.
-    #[inline(always)]
-    pub fn has_cqe(&self) -> bool {
-        self.ring.peek().is_some()
-    }
-
-    /// Returns how many CQEs have been written and not consumed; see [`CompletionRing::written`].
-    #[inline(always)]
-    pub fn written(&mut self) -> Option<u32> {
-        self.ring.written()
-    }
-
-    /// Returns the byte that the device writes last when it writes the next CQE.
-    pub fn next_byte(&self) -> &AtomicU8 {
-        self.ring.next_own_op()
-    }
-
-    /// Returns the next CQE as [`Self::peek`] does, without reading the owner bit.
-    ///
-    /// # Safety
-    /// [`Self::has_cqe`] returned `true`, and nothing was consumed since.
-    #[inline(always)]
-    pub unsafe fn peek_unchecked(&mut self) -> CqeRef<'_> {
-        let slot = self.ring.next_slot();
-        let own_op = OwnOp(slot.own_op().0 & !OwnOp::OWNER);
-        CqeRef::new(&mut self.ring, &self.table, slot, own_op)
+        Some(CqeRef::new(self, slot, own_op))
     }
 
     /// Returns the next completion, if there is one.

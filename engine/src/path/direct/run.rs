@@ -145,13 +145,14 @@ impl CqeRef<'_> {
         let Self { own_op, table, .. } = self;
         let entries = self.ring;
         let mut run = entries.run(own_op);
-        let view = table.view();
+        let lookup = table.lookup;
         let common = decode::received(first.context(), 0, own_op, 0, 0);
         let take = |returns: &mut Returns<'_>| {
             fill(out, |place| {
                 let slot = run.peek()?;
                 let qpn = slot.request_qpn().qpn();
-                let found = view.find(qpn)?;
+                // SAFETY: this is the polling thread, whose table is borrowed.
+                let found = unsafe { lookup.find(qpn) }?;
                 if !found.takes_from(shared) {
                     return None;
                 }
@@ -205,10 +206,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::super::record::{Receives, Record};
-    use super::super::table::Table;
+    use super::super::poller::Poller;
     use super::*;
     use crate::testing::Memory;
-    use mlx5_rings::complete::CompletionRing;
     use mlx5_rings::layout::{CompletionLayout, RecvLayout};
     use mlx5_rings::send::SendConsumer;
 
@@ -239,7 +239,7 @@ mod tests {
         // SAFETY: the memory outlives all objects of this test.
         let ring = unsafe { RecvConsumer::new(&queue) }.unwrap();
         // SAFETY: as above.
-        let mut entries = unsafe { CompletionRing::new(&cq) }.unwrap();
+        let mut poller = unsafe { Poller::new(&cq, Arc::new(())) }.unwrap();
         let record = Arc::new(Record::new(
             QPN,
             0,
@@ -252,16 +252,14 @@ mod tests {
         };
         (0..3).for_each(entry);
         let mut out = [Completion::default(); 4];
-        let before = (ring.outstanding(), entries.consumed(), entries.next_slot());
-        let mut table = Table::new();
-        table.insert(Arc::clone(&record));
-        let places = table.places().clone();
-        let (slot, own_op) = entries.peek().expect("a CQE");
-        let cqe = CqeRef::new(&mut entries, &table, slot, own_op);
+        let before = (ring.outstanding(), poller.ring.consumed());
+        poller.table.insert(Arc::clone(&record));
+        let places = poller.table.places().clone();
+        let cqe = poller.peek().expect("a CQE");
         assert!(cqe.found.is_some());
         places.retire(QPN);
         assert_eq!(cqe.consume_run(&mut out), 0);
-        let after = (ring.outstanding(), entries.consumed(), entries.next_slot());
+        let after = (ring.outstanding(), poller.ring.consumed());
         assert_eq!(after, before, "nothing is released");
     }
 }

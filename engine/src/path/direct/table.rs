@@ -14,12 +14,10 @@
 //! Decisions: `docs/decisions/002-completions-by-qp-number.md`,
 //! `docs/decisions/074-look-ahead.md`
 
-use core::marker::PhantomData;
-use core::ptr::NonNull;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::place::{Found, Place};
+use super::place::{Lookup, Places};
 use super::record::Record;
 use mlx5_rings::complete::Group;
 use mlx5_rings::mmio::prefetch;
@@ -29,37 +27,10 @@ pub(super) const LARGE: usize = if cfg!(miri) { 16 } else { 256 };
 /// The most places per queue pair that avoiding collisions may cost.
 const MAX_SPARSENESS: usize = 16;
 
-/// The places of a table: a power of two of them.
-#[derive(Clone, Debug)]
-pub(super) struct Places(Arc<[Place]>);
-
-impl Places {
-    fn new(count: usize) -> Self {
-        debug_assert!(count.is_power_of_two());
-        Self((0..count).map(|_| Place::free()).collect())
-    }
-
-    fn first(&self) -> First {
-        First(NonNull::from(&*self.0).cast())
-    }
-
-    /// Returns the only place that `qpn` can have.
-    fn home(&self, qpn: u32) -> &Place {
-        &self.0[qpn as usize & (self.0.len() - 1)]
-    }
-
-    /// Invalidates the number of a queue pair that is retired, if it has its place.
-    pub(super) fn retire(&self, qpn: u32) {
-        self.home(qpn).retire(qpn);
-    }
-}
-
 #[derive(Debug)]
 pub(super) struct Table {
-    /// What lookups read of the places: the address of the first one, and their number minus
-    /// one.
-    first: First,
-    mask: usize,
+    /// What lookups read of the places.
+    pub(super) lookup: Lookup,
     /// Boxed, so that a poller is no larger than it has to be.
     whole: Box<Whole>,
 }
@@ -74,44 +45,11 @@ struct Whole {
     displaced: Vec<u32>,
 }
 
-/// The address of the first place.
-#[derive(Clone, Copy, Debug)]
-struct First(NonNull<Place>);
-
-// SAFETY: the address of places, which are `Send` and `Sync`.
-unsafe impl Send for First {}
-
-/// The part of the table that a lookup reads.
-#[derive(Clone, Copy)]
-pub(super) struct View<'a> {
-    first: First,
-    mask: usize,
-    _table: PhantomData<&'a Table>,
-}
-
-impl<'a> View<'a> {
-    /// Returns the only place that `qpn` can have.
-    #[inline(always)]
-    fn place(self, qpn: u32) -> NonNull<Place> {
-        // SAFETY: `mask` is the number of places minus one.
-        unsafe { self.first.0.add(qpn as usize & self.mask) }
-    }
-
-    /// Returns the live queue pair `qpn`, if it has its place.
-    #[inline(always)]
-    pub(super) fn find(self, qpn: u32) -> Option<Found<'a>> {
-        // SAFETY: the table, which has the places, is borrowed by the polling thread: it is
-        // not `Sync`.
-        unsafe { Found::new(self.place(qpn).as_ref(), qpn) }
-    }
-}
-
 impl Table {
     pub(super) fn new() -> Self {
         let places = Places::new(8);
         Self {
-            first: places.first(),
-            mask: places.0.len() - 1,
+            lookup: places.lookup(),
             whole: Box::new(Whole {
                 places,
                 records: HashMap::new(),
@@ -120,26 +58,17 @@ impl Table {
         }
     }
 
-    /// Returns the part for lookups, which fits in registers.
-    #[inline(always)]
-    pub(super) fn view(&self) -> View<'_> {
-        View {
-            first: self.first,
-            mask: self.mask,
-            _table: PhantomData,
-        }
-    }
-
     /// Prefetches what the completions of a group need of their queue pairs.
     #[inline(always)]
     pub(super) fn look_ahead(&self, group: Group) {
-        let view = self.view();
+        let lookup = self.lookup;
         // All places first, so that their cache misses overlap.
         for slot in group {
-            prefetch(view.place(slot.request_qpn().qpn()).as_ptr().cast());
+            prefetch(lookup.place(slot.request_qpn().qpn()).as_ptr().cast());
         }
         for slot in group {
-            if let Some(found) = view.find(slot.request_qpn().qpn()) {
+            // SAFETY: this is the polling thread, and the table is borrowed.
+            if let Some(found) = unsafe { lookup.find(slot.request_qpn().qpn()) } {
                 found.prefetch(slot.own_op().opcode().is_responder());
             }
         }
@@ -148,7 +77,7 @@ impl Table {
     /// Returns whether the places are too many to be always in the first-level cache, so that
     /// looking ahead pays.
     pub(super) fn is_large(&self) -> bool {
-        self.whole.places.0.len() >= LARGE
+        self.whole.places.count() >= LARGE
     }
 
     /// Returns the places, for [`Places::retire`]. [`Self::insert`] can move them.
@@ -167,7 +96,7 @@ impl Table {
     pub(super) fn insert(&mut self, record: Arc<Record>) {
         let qpn = record.qpn();
         let sparse = (self.len() + 1).saturating_mul(MAX_SPARSENESS);
-        while !self.is_free(qpn) && 2 * self.whole.places.0.len() <= sparse {
+        while !self.is_free(qpn) && 2 * self.whole.places.count() <= sparse {
             self.grow();
         }
         self.seat(&record);
@@ -219,8 +148,8 @@ impl Table {
 
     /// Doubles the places.
     fn grow(&mut self) {
-        let places = Places::new(2 * self.whole.places.0.len());
-        (self.first, self.mask) = (places.first(), places.0.len() - 1);
+        let places = Places::new(2 * self.whole.places.count());
+        self.lookup = places.lookup();
         self.whole.places = places;
         self.whole.displaced.clear();
         let records = core::mem::take(&mut self.whole.records);
