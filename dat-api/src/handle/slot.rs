@@ -85,24 +85,23 @@ impl Slot {
         &self.counters
     }
 
-    /// EP: returns the slot of the SRQ that the endpoint takes its receives from.
+    /// EP: returns what its completions need before they become events.
     #[inline(always)]
-    pub(crate) fn srq(&self) -> Option<&'static Slot> {
-        let bits = self.srq.load(Ordering::Relaxed) as usize;
-        if bits == 0 {
-            return None;
-        }
-        // SAFETY: `set_srq` has stored the address of a slot, and slots are never unmapped.
-        let (_, slot) = unsafe { Handle::known(bits) };
-        Some(slot)
+    pub(crate) fn hooks(&self) -> super::CompletionHooks {
+        super::CompletionHooks(self.counters.cqe_flags.load(Ordering::Relaxed))
     }
 
     /// EP: returns the SRQ that the endpoint takes its receives from, if the SRQ's low watermark is
     /// armed. The caller then calls [`Self::recv_taken`] for each receive.
     #[inline(always)]
     pub(crate) fn armed_srq(&self) -> Option<&'static Slot> {
-        // Not a closure: see `is_recv_consumers` in `object/evd/fast.rs`.
-        let srq = self.srq()?;
+        // Not a closure: see `is_recv_consumers` in `object/evd/convert.rs`.
+        let bits = self.srq.load(Ordering::Relaxed) as usize;
+        if bits == 0 {
+            return None;
+        }
+        // SAFETY: `set_srq` has stored the address of a slot, and slots are never unmapped.
+        let (_, srq) = unsafe { Handle::known(bits) };
         if srq.counters.low_watermark.load(Ordering::Relaxed) == 0 {
             return None;
         }

@@ -72,13 +72,12 @@ fn wait_slow(
     handle: Handle,
     owned: Option<Owned<Evd>>,
     timeout: Option<Duration>,
-    threshold: u32,
+    threshold: i32,
 ) -> Result<Waited, DatReturn> {
     let mut owned = match owned {
         Some(owned) => owned,
         None => evd::own(handle)?,
     };
-    let threshold = i32::try_from(threshold).unwrap_or(i32::MAX);
     let waited = evd::wait(&mut owned, limit(timeout), threshold);
     waited.result.map(|event| Waited {
         event,
@@ -236,9 +235,10 @@ impl EventDispatcher {
     /// dispatcher's length.
     #[inline]
     pub fn wait_for(&self, threshold: u32, timeout: Option<Duration>) -> Result<Waited, DatReturn> {
+        let threshold = i32::try_from(threshold).unwrap_or(i32::MAX);
         match evd::take_counted(evd::own(self.0.handle)?, threshold) {
             Ok((event, more)) => Ok(Waited { event, more }),
-            Err(None) if timeout == Some(Duration::ZERO) => Err(evd::TIMED_OUT),
+            Err(None) if threshold == 1 && timeout == Some(Duration::ZERO) => Err(evd::TIMED_OUT),
             Err(owned) => wait_slow(self.0.handle, owned, timeout, threshold),
         }
     }

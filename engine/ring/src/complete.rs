@@ -15,8 +15,7 @@ use crate::layout::{CompletionLayout, LayoutError};
 use crate::mmio::{ArmRegister, DmaCell, DoorbellRecord, barrier};
 use crate::scatter::Payload;
 use crate::wire::{
-    Be32, Be64, Cqe, CqeOpcode, CqeTail, InlineScatter, OwnOp, RequestQpn,
-    cqe_offset as offset,
+    Be32, Be64, Cqe, CqeOpcode, CqeTail, InlineScatter, OwnOp, RequestQpn, cqe_offset as offset,
 };
 use crate::{RingSize, distance24};
 

@@ -1,69 +1,23 @@
-//! The consuming half of an EVD: its completion queues and the staged events.
+//! The owner of an EVD takes events: it stages what the completion queues hold, processes the
+//! commands of other threads, and hands out the first event.
 
 use core::sync::atomic::Ordering;
 use std::collections::VecDeque;
 
-use dat_engine::wait::{ChannelFds, SpinBudget, WaitCounters};
-use dat_engine::{Completion, ControlError};
+use dat_engine::wait::{ChannelFds, WatchedByte};
+use dat_engine::{Arrival, Completion, ControlError};
 
-use super::convert::{Item, convert, hand_out_fast, is_watched};
-use super::merge::Merge;
-use super::notice::Notice;
-use super::posted::{Command, with_room};
-use super::staging::{Arrivals, held, put, room};
-use super::stamps::Stamps;
-use super::{Evd, Queue};
+use super::Queue;
+use super::convert::{convert, hand_out_fast, is_watched};
+use super::pending::{Arrivals, Command, Item, Notice, Stamps, does_notify, with_room};
+use super::state::{Consumer, Evd};
+use super::streams::{Attribute, held};
+use crate::error::{DatError, Result};
 use crate::handle::Handle;
-use crate::types::EventData;
-
-/// The consuming half of an EVD, used only by the EVD's owner.
-pub(super) struct Consumer {
-    pub(super) staged: VecDeque<Item>,
-    pub(super) queues: Vec<Queue>,
-    /// The order of polling when there is more than one queue.
-    pub(super) merge: Merge,
-    /// The stamps of the staged events, if the EVD was asked for them.
-    pub(super) stamps: Option<Box<Stamps>>,
-    /// Which of the staged events notify.
-    pub(super) notice: Notice,
-    /// For the CNO: every queue is armed, and none has raised an event since.
-    pub(super) is_covered: bool,
-    /// The device has failed and raises no more events.
-    pub(super) is_cut_off: bool,
-    /// The threshold of the wait in progress, otherwise 0.
-    pub(super) awaited: usize,
-    pub(super) budget: SpinBudget,
-    pub(super) counters: WaitCounters,
-}
+use crate::object::exhausted;
+use crate::types::{Event, EventData};
 
 impl Consumer {
-    /// Returns `None` if there is no memory.
-    pub(super) fn new(queue_length: u32) -> Option<Self> {
-        Some(Self {
-            staged: with_room(room(queue_length, 0))?,
-            queues: Vec::new(),
-            merge: Merge::default(),
-            stamps: None,
-            notice: Notice::new(),
-            is_covered: false,
-            is_cut_off: false,
-            awaited: 0,
-            budget: SpinBudget::new(),
-            counters: WaitCounters::default(),
-        })
-    }
-
-    /// Returns whether the next event, if there is one, is in the only completion queue, by the
-    /// owner's state alone; [`super::posted::Posted::allows_fast_path`] combines this and the
-    /// posted events in one word.
-    pub(super) fn allows_fast_path(&self) -> bool {
-        self.staged.is_empty() && self.has_fast_queue()
-    }
-
-    fn has_fast_queue(&self) -> bool {
-        matches!(self.queues.as_slice(), [queue] if queue.can_peek())
-    }
-
     /// Updates the fast-path word; must be called after anything may have been staged.
     pub(super) fn note_staged(&self, evd: &Evd) {
         evd.posted.note_staged(!self.staged.is_empty());
@@ -222,12 +176,6 @@ impl Consumer {
     fn count_staged(&mut self, evd: &Evd) -> u32 {
         self.gather(evd);
         self.known(evd) as u32
-    }
-
-    /// Returns how many completions are staged.
-    pub(super) fn completions_staged(&self) -> usize {
-        let staged = self.staged.iter();
-        staged.filter(|item| !is_posted(&item.data)).count()
     }
 
     /// Stages a completion that was taken from a queue.
@@ -398,9 +346,13 @@ impl Consumer {
             }
             // The sweep may have staged events, which the waiter must count.
             Command::Sweep => return self.sweep(evd),
-            Command::Count(event_count) => {
+            Command::Count(counted) => {
                 let found = self.sweep(evd);
-                event_count.store(evd, self);
+                counted.events.store(self.known(evd), Ordering::Relaxed);
+                let staged = self.staged.iter();
+                let completions = staged.filter(|item| !is_posted(&item.data)).count();
+                counted.completions.store(completions, Ordering::Relaxed);
+                counted.awaited.store(self.awaited, Ordering::Relaxed);
                 return found;
             }
             Command::Purge(ep) => {
@@ -517,4 +469,130 @@ fn is_posted(data: &EventData) -> bool {
         data,
         EventData::Dto { .. } | EventData::ExtendedDto { .. } | EventData::RmrBind { .. }
     )
+}
+
+impl Consumer {
+    /// Returns the byte that the device writes with the next event, if it can come only from one
+    /// completion queue.
+    pub(super) fn watched(&self, evd: &Evd) -> Option<WatchedByte<'_>> {
+        match evd.posted.attention.load(Ordering::Relaxed) == 0 {
+            true => self.queues.first()?.watched(),
+            false => None,
+        }
+    }
+
+    /// Takes events in their order until `events` is full or there is no more. Returns how many.
+    #[inline]
+    pub(super) fn drain(&mut self, evd: &Evd, events: &mut [Event]) -> usize {
+        for (taken, place) in events.iter_mut().enumerate() {
+            // Two assignments, so that the fast path has no copy in memory.
+            match self.next_fast(evd) {
+                Some(Some(data)) => place.data = data,
+                Some(None) => return taken,
+                None => match self.next_slow(evd, |data| data) {
+                    Some(data) => place.data = data,
+                    None => return taken,
+                },
+            }
+            place.evd = evd.handle;
+        }
+        events.len()
+    }
+
+    /// Takes the next event: first on the fast path, then on the slow path.
+    #[inline]
+    pub(super) fn next_event(&mut self, evd: &Evd) -> Option<EventData> {
+        match self.next_fast(evd) {
+            Some(event) => event,
+            None => self.next_slow(evd, |data| data),
+        }
+    }
+}
+
+/// Stages a completion if it produces an event.
+#[inline(always)]
+pub(super) fn put(
+    completion: &Completion,
+    staged: &mut VecDeque<Item>,
+    attribute: Option<Attribute>,
+    notice: &mut Notice,
+    found: &mut Arrivals,
+) {
+    convert(completion, |taken| {
+        taken.event.stage();
+        staged.push_back(taken.event);
+        found.completion = true;
+        let notifies = does_notify(&taken, attribute);
+        found.notifies |= notifies;
+        notice.staged(notifies);
+    });
+}
+
+impl Consumer {
+    /// Makes the EVD keep the stamps of its events from now on.
+    pub(super) fn ask_for_stamps(&mut self, evd: &Evd) -> Result<()> {
+        match self.stamps {
+            Some(_) => Ok(()),
+            None => self.begin_stamps(evd),
+        }
+    }
+
+    #[cold]
+    fn begin_stamps(&mut self, evd: &Evd) -> Result<(), DatError> {
+        let clock = evd.context.clock()?;
+        let mut stamps = Stamps {
+            clock,
+            staged: with_room(self.staged.capacity()).ok_or_else(exhausted)?,
+            last: None,
+        };
+        stamps.stage(self.staged.len(), None);
+        self.stamps = Some(Box::new(stamps));
+        evd.posted.note_stamped();
+        Ok(())
+    }
+
+    /// Returns when the event that was taken last arrived, in nanoseconds.
+    pub(super) fn last_stamp(&mut self) -> Option<u64> {
+        let stamps = self.stamps.as_mut()?;
+        stamps.follow(self.staged.len());
+        stamps.clock.nanoseconds(stamps.last?)
+    }
+
+    /// As [`Self::stage`], with stamps.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn stage_stamped(
+        &mut self,
+        evd: &Evd,
+        room: usize,
+        most: impl Fn(&Queue) -> u32,
+    ) -> Arrivals {
+        let attribute = evd.state.attribute();
+        let mut found = Arrivals::default();
+        let moving = evd.moves.begin();
+        let Some(stamps) = &mut self.stamps else {
+            return found;
+        };
+        stamps.follow(self.staged.len());
+        self.merge.allow(&self.queues, most);
+        for _ in 0..room {
+            let next = self.merge.next_by(&mut self.queues, Queue::poll_stamped);
+            let Some((completion, arrival)) = next else {
+                break;
+            };
+            let (staged, notice) = (&mut self.staged, &mut self.notice);
+            put(&completion, staged, attribute, notice, &mut found);
+            let stamp = match arrival {
+                Arrival::At(stamp) => Some(stamp),
+                Arrival::Unknown | Arrival::Empty => None,
+            };
+            stamps.stage(self.staged.len(), stamp);
+        }
+        if found.completion {
+            moving.has_moved();
+        }
+        drop(moving);
+        self.note_staged(evd);
+        found
+    }
 }

@@ -1,67 +1,192 @@
 //! The conversion of completions to events.
 //!
-//! [`transfer`] creates every DTO event but those of extended operations. The fast path first tests
-//! whether the completion needs neither its endpoint nor its SRQ: on the direct path before the CQE
-//! is consumed (`fast.rs`), on the verbs path afterwards ([`hand_out_fast`]). Every other completion,
-//! and every extended one, goes through [`convert`], which calls the endpoint and the SRQ.
+//! On the fast path an event is made of the next CQE itself. One word says that nothing is posted
+//! or staged, and that completions come from one completion queue of the direct path. The next CQE
+//! of that queue is then the next event, unless its endpoint has to see the completion first. A CQE
+//! is consumed only if its event is handed out; everything else is left to the slow path
+//! ([`super::dequeue_slow`]). No function of the fast path makes an out-of-line call.
+//!
+//! On the verbs path the same is tested after the completion is consumed ([`hand_out_fast`]). Every
+//! other completion goes through [`convert`], which calls the endpoint and the SRQ.
 //!
 //! Decision: `docs/decisions/010-one-look-at-a-cqe.md`
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering;
 
-use dat_engine::{Completion, CompletionFlags, CompletionOp, Status};
+use dat_engine::{Completion, CompletionFlags, CompletionOp, CqeKind, Status};
 
-use crate::handle::{CompletionHooks, Delivery, Handle, SlotCounters};
+use super::pending::{Item, Taken};
+use super::state::{Consumer, Evd, open};
+use super::{Cqe, Queue};
+use crate::handle::{Delivery, Handle, Owned, Slot};
 use crate::object::post::immediate_order;
 use crate::object::wr_data::{self, bound_rmr};
-use crate::types::{DtoOperation, DtoStatus, EventData, ExtendedOperation};
+use crate::status::DatReturn;
+use crate::types::{DtoOperation, DtoStatus, Event, EventData, ExtendedOperation};
 
-/// An event that was taken from a completion queue.
-#[derive(Clone, Copy)]
-pub(super) struct Taken {
-    pub(super) event: Item,
-    /// The request was not posted UNSIGNALLED, or it failed.
-    pub(super) signalled: bool,
-    /// The peer sent it solicited, or it failed.
-    pub(super) solicited: bool,
+/// A CQE that the device has written, in the only completion queue of an EVD.
+///
+/// Two words, so that it can be passed to an out-of-line function in registers.
+pub struct PeekedEvent {
+    pub(super) owned: Owned<Evd>,
+    /// The queue of `owned`. It is a pointer because a reference in an argument would promise that
+    /// nothing else uses the queue until the function returns, but the EVD is released inside the
+    /// function.
+    queue: NonNull<Queue>,
 }
 
-/// An event to be handed to the consumer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Item {
-    pub(super) data: EventData,
-    /// The endpoint, if the event is a receive: the endpoint counts them.
-    pub(super) receiver: Option<Handle>,
-}
-
-impl Item {
-    fn counters(&self) -> Option<&'static SlotCounters> {
-        Some(self.receiver?.slot()?.counters())
-    }
-
-    /// Counts the event as staged.
-    pub(super) fn stage(&self) {
-        if let Some(counters) = self.counters() {
-            add(&counters.recv_staged, 1);
-        }
-    }
-
-    /// Counts the event as no longer staged.
-    pub(super) fn unstage(&self) {
-        if let Some(counters) = self.counters() {
-            add(&counters.recv_staged, u32::MAX);
-        }
-    }
-}
-
-/// All receives of an endpoint are on one EVD, and only its owner counts them, so a load and a
-/// store suffice.
+/// Looks for the next CQE on the fast path. Returns the code for an empty EVD if there is none. The
+/// caller goes on with [`PeekedEvent::take`], possibly in an out-of-line function, because the empty
+/// case needs fewer registers.
+///
+/// # Errors
+/// The EVD: the slow path has to look ([`super::dequeue_slow`]).
 #[inline(always)]
-fn add(counter: &AtomicU32, what: u32) {
-    counter.store(
-        counter.load(Ordering::Relaxed).wrapping_add(what),
-        Ordering::Relaxed,
-    );
+pub fn peek(mut owned: Owned<Evd>) -> Result<Result<PeekedEvent, DatReturn>, Owned<Evd>> {
+    let (evd, consumer) = open(&mut owned);
+    let Some(queue) = consumer.fast_queue(evd) else {
+        return Err(owned);
+    };
+    if !queue.has_cqe() {
+        return Ok(Err(evd.empty));
+    }
+    let queue = NonNull::from(queue);
+    Ok(Ok(PeekedEvent { owned, queue }))
+}
+
+impl PeekedEvent {
+    /// Takes the event and passes it to `with`, which can store it without a copy in memory.
+    ///
+    /// # Errors
+    /// The EVD, with nothing consumed: the slow path has to take the event
+    /// ([`super::dequeue_slow`]).
+    #[inline(always)]
+    pub fn take<R>(mut self, with: impl FnOnce(Event) -> R) -> Result<R, Owned<Evd>> {
+        self.consume(with).ok_or(self.owned)
+    }
+
+    #[inline(always)]
+    pub(super) fn consume<R>(&mut self, with: impl FnOnce(Event) -> R) -> Option<R> {
+        // SAFETY: the queue belongs to the EVD, which has been owned since `peek` made the pointer:
+        // it has not moved, and nothing else uses it.
+        let queue = unsafe { self.queue.as_mut() };
+        // SAFETY: `peek` has seen a CQE, and the owner has consumed none since.
+        let cqe = unsafe { queue.peek_unchecked() };
+        take_fast(cqe, self.owned.handle(), with)
+    }
+
+    /// Returns how many events are in the queue; `None` if they cannot be counted there, or if
+    /// there are others.
+    #[inline(always)]
+    pub(super) fn count(&mut self) -> Option<u32> {
+        // SAFETY: as in `consume`.
+        let queue = unsafe { self.queue.as_mut() };
+        // SAFETY: as in `fast_queue`.
+        unsafe { core::hint::assert_unchecked(queue.can_peek()) };
+        let written = queue.written();
+        let (evd, _) = open(&mut self.owned);
+        // Read after the completions: an endpoint is counted before it posts what is discarded.
+        let is_all = evd.discarding.load(Ordering::Acquire) == 0
+            && evd.posted.attention.load(Ordering::Relaxed) == 0;
+        written.filter(|_| is_all)
+    }
+}
+
+/// Returns whether a receive can be handed out without its endpoint and SRQ. No closures here: LLVM
+/// would call one out of line, and save registers for the call on every dequeue.
+#[inline(always)]
+fn is_recv_consumers(cqe: &Cqe<'_>, slot: &Slot) -> bool {
+    let hooks = slot.hooks();
+    if !hooks.is_empty() {
+        // On the fast path nothing is staged, so the completed receives of the endpoint are all in
+        // the queue, behind this CQE.
+        match hooks.watermark_behind() {
+            Some(many) if !cqe.has_more(many) => {}
+            _ => return false,
+        }
+    }
+    slot.armed_srq().is_none()
+}
+
+/// Consumes a CQE and passes its event to `with`; does nothing if the slow path has to take it.
+///
+/// The kinds return separately: if they joined, LLVM would test the kind again.
+#[inline(always)]
+pub(super) fn take_fast<R>(cqe: Cqe<'_>, evd: Handle, with: impl FnOnce(Event) -> R) -> Option<R> {
+    let kind = cqe.kind();
+    if kind == CqeKind::Other {
+        return None;
+    }
+    let context = cqe.context()?;
+    // SAFETY: the context of an endpoint's queue pair is the endpoint's handle.
+    let (ep, slot) = unsafe { Handle::known(context as usize) };
+    let status = DtoStatus::Success;
+    let receive = |cookie, length| Event {
+        evd,
+        data: transfer(ep, cookie, status, length, DtoOperation::Receive),
+    };
+    match kind {
+        CqeKind::Recv if is_recv_consumers(&cqe, slot) => {
+            cqe.consume_recv(|wr_id, length| with(receive(wr_id, length)))
+        }
+        CqeKind::RecvInCqe if is_recv_consumers(&cqe, slot) => {
+            cqe.consume_in_cqe(|wr_id, length| with(receive(wr_id, length)))
+        }
+        CqeKind::RecvImm if is_recv_consumers(&cqe, slot) => {
+            let (op, immediate) = cqe.immediate();
+            let operation = extended(op, true)?;
+            cqe.consume_recv(|wr_id, length| {
+                let immediate = immediate_order(immediate);
+                let data = extended_transfer(ep, wr_id, status, length, operation, immediate);
+                with(Event { evd, data })
+            })
+        }
+        CqeKind::Request if !slot.hooks().inspects_each() => match cqe.request_op() {
+            Some(op) if has_transfer(op) => {
+                let (cookie, wr_data) = cqe.consume_request()?;
+                let length = requested_length(wr_data);
+                let data = transfer(ep, cookie, status, length, operation(op));
+                Some(with(Event { evd, data }))
+            }
+            _ => {
+                let operation = extended(cqe.extended_op()?, false)?;
+                let (cookie, wr_data) = cqe.consume_request()?;
+                let length = requested_length(wr_data);
+                let data = extended_transfer(ep, cookie, status, length, operation, 0);
+                Some(with(Event { evd, data }))
+            }
+        },
+        _ => None,
+    }
+}
+
+impl Consumer {
+    /// Returns the only completion queue, if the next event can come only from it and its CQEs can
+    /// be peeked at.
+    #[inline(always)]
+    fn fast_queue(&mut self, evd: &Evd) -> Option<&mut Queue> {
+        if evd.posted.attention.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
+        debug_assert!(self.staged.is_empty() && self.has_fast_queue());
+        // SAFETY: there is one queue: the owner of the EVD set the word that was just read
+        // accordingly, and only the owner changes the word and the queues.
+        let queue = unsafe { self.queues.get_unchecked_mut(0) };
+        // SAFETY: the word says this too.
+        unsafe { core::hint::assert_unchecked(queue.can_peek()) };
+        Some(queue)
+    }
+
+    /// Takes the next event on the fast path: `Some(None)` if there is none, `None` if the slow
+    /// path has to decide.
+    #[inline(always)]
+    pub(super) fn next_fast(&mut self, evd: &Evd) -> Option<Option<EventData>> {
+        match self.fast_queue(evd)?.peek() {
+            None => Some(None),
+            Some(cqe) => take_fast(cqe, evd.handle, |event| event.data).map(Some),
+        }
+    }
 }
 
 #[inline(always)]
@@ -69,20 +194,13 @@ fn is_receive(op: CompletionOp) -> bool {
     matches!(op, CompletionOp::Recv | CompletionOp::RecvWriteImm)
 }
 
-/// Returns what the completions of an endpoint need before they become events.
+/// Returns whether a request has an event of [`transfer`].
 #[inline(always)]
-pub(super) fn hooks(counters: &SlotCounters) -> CompletionHooks {
-    CompletionHooks(counters.cqe_flags.load(Ordering::Relaxed))
-}
-
-/// Returns whether a successful request can be handed out without its endpoint.
-#[inline(always)]
-pub(super) fn is_request_consumers(counters: &SlotCounters, op: CompletionOp) -> bool {
-    let is_transfer = matches!(
+fn has_transfer(op: CompletionOp) -> bool {
+    matches!(
         op,
         CompletionOp::Send | CompletionOp::Write | CompletionOp::Read
-    );
-    is_transfer && !hooks(counters).inspects_each()
+    )
 }
 
 /// Returns the event of a consumed completion if that needs neither its endpoint nor its SRQ;
@@ -93,10 +211,10 @@ pub(super) fn hand_out_fast(completion: &Completion) -> Option<EventData> {
     let slot = ep.slot()?;
     let is_consumers = if completion.op == CompletionOp::Recv {
         !completion.flags.contains(CompletionFlags::WITH_IMM)
-            && hooks(slot.counters()).is_empty()
+            && slot.hooks().is_empty()
             && slot.armed_srq().is_none()
     } else {
-        is_request_consumers(slot.counters(), completion.op)
+        has_transfer(completion.op) && !slot.hooks().inspects_each()
     };
     (completion.status.is_success() && is_consumers).then(|| {
         let (length, operation) = (length(completion), operation(completion.op));
@@ -156,23 +274,16 @@ pub(super) fn convert<T>(completion: &Completion, then: impl FnOnce(Taken) -> T)
 /// Returns the event of a completion.
 #[inline(always)]
 fn event(completion: &Completion, ep: Handle, status: DtoStatus) -> EventData {
-    let length = length(completion);
-    match extended(completion) {
-        None => transfer(
-            ep,
-            completion.wr_id,
-            status,
-            length,
-            operation(completion.op),
-        ),
-        Some((operation, immediate)) => EventData::ExtendedDto {
-            ep,
-            cookie: completion.wr_id,
-            status,
-            length: length.into(),
-            operation,
-            immediate,
-        },
+    let (cookie, length) = (completion.wr_id, length(completion));
+    let with_imm = completion.flags.contains(CompletionFlags::WITH_IMM);
+    let immediate = if with_imm {
+        immediate_order(completion.imm)
+    } else {
+        0
+    };
+    match extended(completion.op, with_imm) {
+        None => transfer(ep, cookie, status, length, operation(completion.op)),
+        Some(op) => extended_transfer(ep, cookie, status, length, op, immediate),
     }
 }
 
@@ -186,27 +297,22 @@ fn length(completion: &Completion) -> u32 {
     }
 }
 
-/// Returns the operation of an extended transfer, and its immediate data; `None` for any other.
-fn extended(completion: &Completion) -> Option<(ExtendedOperation, u32)> {
-    let with_imm = completion.flags.contains(CompletionFlags::WITH_IMM);
-    let operation = match completion.op {
+/// Returns the operation of an extended transfer; `None` for any other.
+#[inline(always)]
+fn extended(op: CompletionOp, with_imm: bool) -> Option<ExtendedOperation> {
+    Some(match op {
         CompletionOp::WriteImm => ExtendedOperation::RdmaWriteImmed,
         CompletionOp::FetchAdd => ExtendedOperation::FetchAdd,
         CompletionOp::CompareSwap => ExtendedOperation::CmpSwap,
         CompletionOp::RecvWriteImm => ExtendedOperation::RecvImmed,
         CompletionOp::Recv if with_imm => ExtendedOperation::RecvMsgImmed,
         _ => return None,
-    };
-    let immediate = match with_imm {
-        true => immediate_order(completion.imm),
-        false => 0,
-    };
-    Some((operation, immediate))
+    })
 }
 
 /// Returns the operation of a completion.
 #[inline(always)]
-pub(super) fn operation(op: CompletionOp) -> DtoOperation {
+fn operation(op: CompletionOp) -> DtoOperation {
     match op {
         CompletionOp::Recv | CompletionOp::RecvWriteImm => DtoOperation::Receive,
         CompletionOp::Write => DtoOperation::RdmaWrite,
@@ -222,7 +328,7 @@ pub(super) fn operation(op: CompletionOp) -> DtoOperation {
 
 /// Returns the event of a data transfer that is not extended; the only place that creates one.
 #[inline(always)]
-pub(super) fn transfer(
+fn transfer(
     ep: Handle,
     cookie: u64,
     status: DtoStatus,
@@ -238,15 +344,35 @@ pub(super) fn transfer(
     }
 }
 
+/// As [`transfer`], for extended transfers.
+#[inline(always)]
+fn extended_transfer(
+    ep: Handle,
+    cookie: u64,
+    status: DtoStatus,
+    length: u32,
+    operation: ExtendedOperation,
+    immediate: u32,
+) -> EventData {
+    EventData::ExtendedDto {
+        ep,
+        cookie,
+        status,
+        length: u64::from(length),
+        operation,
+        immediate,
+    }
+}
+
 /// Returns the length of a request, which the endpoint stored with the request: the device reports
 /// lengths of receives only.
 #[inline(always)]
-pub(super) fn requested_length(wr_data: u32) -> u32 {
+fn requested_length(wr_data: u32) -> u32 {
     wr_data & wr_data::LENGTH
 }
 
 /// Translates a status of the engine.
-fn status(status: Status) -> DtoStatus {
+pub(super) fn status(status: Status) -> DtoStatus {
     match status {
         Status::Success => DtoStatus::Success,
         Status::WrFlush => DtoStatus::Flushed,
@@ -262,43 +388,5 @@ fn status(status: Status) -> DtoStatus {
         Status::RetryExceeded | Status::General => DtoStatus::Transport,
         Status::RnrRetryExceeded => DtoStatus::ReceiverNotReady,
         Status::MwBind => DtoStatus::RmrOperationFailed,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Section 3.3, by the number in `enum ibv_wc_status`.
-    #[test]
-    fn every_device_status_has_a_dat_status() {
-        let rows = [
-            (0, DtoStatus::Success),
-            (5, DtoStatus::Flushed),
-            (1, DtoStatus::LocalLength),
-            (2, DtoStatus::LocalEp),
-            (4, DtoStatus::LocalProtection),
-            (8, DtoStatus::LocalProtection),
-            (7, DtoStatus::BadResponse),
-            (10, DtoStatus::RemoteAccess),
-            (9, DtoStatus::RemoteResponder),
-            (11, DtoStatus::RemoteResponder),
-            (16, DtoStatus::RemoteResponder),
-            (12, DtoStatus::Transport),
-            (21, DtoStatus::Transport),
-            (13, DtoStatus::ReceiverNotReady),
-            (6, DtoStatus::RmrOperationFailed),
-        ];
-        assert_eq!(rows.len(), Status::ALL.len());
-        for (number, expected) in rows {
-            assert_eq!(
-                status(Status::from_ibv_wc_status(number)),
-                expected,
-                "{number}"
-            );
-        }
-        // The numbers are DAT's; no status becomes a partial packet (10).
-        let numbers: Vec<u8> = rows.iter().map(|&(_, row)| row as u8).collect();
-        assert!((0..=11).all(|number| numbers.contains(&number) || number == 10));
     }
 }

@@ -1,28 +1,29 @@
-//! Creating and freeing EVDs.
+//! Creating, querying, changing and freeing EVDs.
+//!
+//! A resize leaves the completion queues: they hold what the streams attached to them can produce.
+//! What changes is how many events may be posted, and the room for staged events.
 
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 use dat_engine::AsyncEventKind;
-use dat_engine::sync::Mutex;
-use dat_engine::wait::{Blocker, WaitPolicy};
+use dat_engine::sync::{Backoff, Mutex};
+use dat_engine::wait::{Blocker, WaitCounters, WaitPolicy};
 
-use super::attachments::Attachments;
-use super::cno_binding::CnoBinding;
-use super::consumer::Consumer;
-use super::context::EvdContext;
-use super::exclusive::Exclusive;
-use super::posted::Posted;
-use super::query::EvdState;
-use super::seq_count::SeqCount;
-use super::take::{empty, poll_completions};
-use super::{Counted, Evd, Ia};
+use super::attach::no_memory;
+use super::owner::{CommandResult, poll_completions};
+use super::pending::{Command, EventCount, Posted, SeqCount};
+use super::state::{
+    CnoBinding, Consumer, DISABLED, Evd, EvdContext, EvdState, Exclusive, FAILED, UNWAITABLE,
+};
+use super::streams::{Attachments, Attribute};
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Reservation, Upcalls};
 use crate::object::counters::{Counters, WaitCounts};
 use crate::object::exhausted;
-use crate::object::usage::Usage;
-use crate::status::{ReturnType, Subtype};
+use crate::object::ia::Ia;
+use crate::object::usage::{Counted, Usage};
+use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::EvdFlags;
 
 /// Handles the failure of a completion queue: the queue and the completions in it are lost.
@@ -208,15 +209,6 @@ fn check_length(asked: i32, most: u32) -> Result<u32> {
     Ok(length)
 }
 
-/// The error if there is no memory for the events.
-pub(super) fn no_memory() -> DatError {
-    DatError::new(
-        ReturnType::InsufficientResources,
-        Subtype::ResourceMemory,
-        "not enough memory for this many events: create the EVD shorter",
-    )
-}
-
 /// The error if the handle names no EVD.
 pub(super) fn stale() -> DatError {
     DatError::new(
@@ -224,4 +216,199 @@ pub(super) fn stale() -> DatError {
         Subtype::InvalidHandle1,
         "the handle names no EVD; it may have been freed",
     )
+}
+
+impl Evd {
+    /// Makes the EVD hold at least `min_qlen` events: more or fewer than before, but never fewer
+    /// than the streams attached to it can have outstanding. No event is lost, including those that
+    /// arrive meanwhile. A thread that waits on the EVD continues to wait.
+    ///
+    /// # Errors
+    /// `INVALID_PARAMETER` (argument 2) for a length of 0 or less, or above the IA's limit;
+    /// `INVALID_STATE` if more events than that are queued, or if a thread waits with a higher
+    /// threshold; `INSUFFICIENT_RESOURCES`. Nothing has changed then.
+    pub fn resize(&self, min_qlen: i32) -> Result<()> {
+        let most = self.context.max_queue_length();
+        let asked = u32::try_from(min_qlen).unwrap_or(0);
+        if asked == 0 || asked > most {
+            return Err(DatError::new(
+                ReturnType::InvalidParameter,
+                Subtype::InvalidArg2,
+                format!("invalid EVD length {min_qlen}: expected 1 to {most}"),
+            ));
+        }
+        let mut backoff = Backoff::new();
+        loop {
+            let completions = match asked < self.queue_length() {
+                true => Some(self.check_shrinking(asked)?),
+                false => None,
+            };
+            let mut attachments = self.attachments();
+            attachments.release_detached(|command| self.posted.is_done(command));
+            let length = asked.max(attachments.depth());
+            match completions {
+                Some(completions) if !self.lower_length(length, completions) => {
+                    // Events have arrived since the count, or the length has changed: count again.
+                    drop(attachments);
+                    backoff.wait();
+                    continue;
+                }
+                Some(_) => {}
+                None => self.set_length(&mut attachments, length)?,
+            }
+            attachments.asked = asked;
+            break;
+        }
+        self.process_commands();
+        Ok(())
+    }
+
+    /// Checks that the events that are there fit. Returns how many of them were not posted.
+    fn check_shrinking(&self, asked: u32) -> Result<u32> {
+        let counted = Arc::new(EventCount::default());
+        let command = Command::Count(Arc::clone(&counted));
+        if self.send_and_wait(command, |_| false) == CommandResult::Freed {
+            return Err(stale());
+        }
+        let refused = |subtype, cause| Err(DatError::new(ReturnType::InvalidState, subtype, cause));
+        let (events, awaited) = (
+            counted.events.load(Ordering::Relaxed),
+            counted.awaited.load(Ordering::Relaxed),
+        );
+        if events > asked as usize {
+            return refused(
+                Subtype::NoSubtype,
+                format!(
+                    "{events} events are queued, more than the new length {asked}: dequeue some first"
+                ),
+            );
+        }
+        if awaited > asked as usize {
+            return refused(
+                Subtype::InvalidStateEvdWaiter,
+                format!(
+                    "a thread waits with threshold {awaited}, above the new length {asked}: end that \
+                     wait first, or keep the length"
+                ),
+            );
+        }
+        // At most `asked`.
+        Ok(counted.completions.load(Ordering::Relaxed) as u32)
+    }
+}
+
+/// What decides when a waiter of an EVD wakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notification {
+    /// Each completion, depending on how its request was posted (`CONFIG_NOTIFY`).
+    PerPost,
+    /// The peers, by solicited sends (`CONFIG_SOLICITED`).
+    Solicited,
+    /// The threshold of the wait (`CONFIG_THRESHOLD`).
+    Threshold,
+}
+
+/// The result of `dat_evd_query`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EvdInfo {
+    /// The IA it belongs to.
+    pub ia: Handle,
+    /// The number of events that it holds.
+    pub queue_length: u32,
+    /// Whether arriving events trigger a CNO.
+    pub enabled: bool,
+    /// Whether it can be waited on.
+    pub waitable: bool,
+    /// How its data transfer streams notify; `None` as long as there are none.
+    pub notification: Option<Notification>,
+    /// The CNO that it triggers.
+    pub cno: Option<Handle>,
+    /// The streams that it may carry.
+    pub flags: EvdFlags,
+}
+
+impl Evd {
+    /// Returns its parameters and state.
+    #[must_use]
+    pub fn query(&self) -> EvdInfo {
+        EvdInfo {
+            ia: self.context.handle(),
+            queue_length: self.queue_length(),
+            enabled: self.state.is_enabled(),
+            waitable: self.state.is_waitable(),
+            notification: self.notification(),
+            cno: self.binding.cno(),
+            flags: self.flags,
+        }
+    }
+
+    /// Returns how its DTO streams notify, if there are any.
+    pub(super) fn notification(&self) -> Option<Notification> {
+        Some(match self.state.attribute()? {
+            Attribute::Default | Attribute::Unsignalled => Notification::PerPost,
+            Attribute::Solicited => Notification::Solicited,
+            Attribute::Threshold => Notification::Threshold,
+        })
+    }
+
+    /// Returns whether it can be waited on.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_waitable(&self) -> bool {
+        self.state.is_waitable()
+    }
+
+    /// Makes the EVD unwaitable: waits fail, and those in progress return at once.
+    pub fn set_unwaitable(&self) {
+        self.state.set(UNWAITABLE);
+        self.state.unwaitable_count.fetch_add(1, Ordering::SeqCst);
+        self.blocker.wake();
+    }
+
+    /// Makes the EVD waitable again.
+    pub fn clear_unwaitable(&self) {
+        self.state.clear(UNWAITABLE);
+    }
+
+    /// Makes arriving events trigger the CNO from now on, and those that arrived while the EVD was
+    /// disabled.
+    pub fn enable(&self) {
+        if !self.state.is_enabled() {
+            self.state.clear(DISABLED);
+            self.rearm_for_cno();
+        }
+    }
+
+    /// Stops arriving events from triggering the CNO.
+    pub fn disable(&self) {
+        self.state.set(DISABLED);
+    }
+
+    /// Marks the EVD as failed because a completion queue failed: dequeues fail, and waits return.
+    pub(crate) fn fail(&self) {
+        self.state.set(FAILED);
+        self.posted.mark_failed();
+        self.blocker.wake();
+    }
+
+    /// Returns the counters of waits.
+    #[must_use]
+    pub fn counters(&self) -> WaitCounters {
+        self.counts.read()
+    }
+}
+
+const EMPTY: DatReturn = DatReturn::error(ReturnType::QueueEmpty, Subtype::NoSubtype);
+
+/// Returns the code for an empty EVD with these flags.
+///
+/// For an EVD with a completion queue, the reference implementation returns the bare type, and
+/// programs compare the whole code with `DAT_QUEUE_EMPTY`.
+///
+/// Decision: `docs/decisions/061-allow-what-the-reference-allows.md`
+fn empty(flags: EvdFlags, is_strict: bool) -> DatReturn {
+    match flags.intersects(EvdFlags::DTO | EvdFlags::RMR_BIND) && !is_strict {
+        true => EMPTY.without_class(),
+        false => EMPTY,
+    }
 }

@@ -1,14 +1,14 @@
-//! Which event streams may share one EVD, and which are attached.
+//! Which event streams may share one EVD, and which are attached, with the room that they take of
+//! its completion queues.
 //!
 //! Decisions:
 //! - `docs/decisions/031-ep-modify-is-atomic.md`
 //! - `docs/decisions/061-allow-what-the-reference-allows.md`
 
-use std::sync::Arc;
+use dat_engine::{CompletionChannel, CompletionQueueHandle};
 
-use super::Evd;
 use crate::error::{DatError, Result};
-use crate::object::usage::Use;
+use crate::handle::Handle;
 use crate::status::{ReturnType, Subtype};
 use crate::types::{CompletionFlags, EvdFlags};
 
@@ -54,7 +54,7 @@ impl StreamKind {
     }
 
     /// Returns the error subtype for an EVD without the flag, or for a handle of no EVD.
-    const fn subtype(self) -> Subtype {
+    pub(super) const fn subtype(self) -> Subtype {
         match self {
             Self::Software => Subtype::InvalidHandle1,
             Self::Cr => Subtype::InvalidHandleEvdCr,
@@ -163,7 +163,7 @@ impl Streams {
     }
 
     /// Attaches a stream other than DTO.
-    fn attach(&mut self, kind: StreamKind) -> Result<()> {
+    pub(super) fn attach(&mut self, kind: StreamKind) -> Result<()> {
         if let Some(attribute) = self.attribute().filter(|one| one.is_controlled()) {
             return Err(mismatch(format!(
                 "the EVD's data transfer streams are configured {attribute:?}; no {kind:?} stream \
@@ -174,7 +174,7 @@ impl Streams {
         Ok(())
     }
 
-    fn detach(&mut self, kind: StreamKind) {
+    pub(super) fn detach(&mut self, kind: StreamKind) {
         self.others[kind as usize] -= 1;
     }
 
@@ -236,92 +236,194 @@ fn mismatch(cause: String) -> DatError {
     DatError::new(ReturnType::InvalidParameter, Subtype::NoSubtype, cause)
 }
 
-/// Checks that an EVD may carry a stream of this kind; `subtype` names the role in the error.
-pub(super) fn check_flag(evd: &Evd, kind: StreamKind, subtype: Subtype) -> Result<()> {
-    if evd.flags().contains(kind.flag()) {
-        return Ok(());
-    }
-    Err(DatError::new(
-        ReturnType::InvalidHandle,
-        subtype,
-        format!(
-            "EVD {:#x} has the flags {:#x}, without that for {kind:?} events, {:#x}: create it with \
-             that flag",
-            evd.handle().bits(),
-            evd.flags().bits(),
-            kind.flag().bits()
-        ),
-    ))
+/// The completions that an endpoint reports to an EVD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DtoRole {
+    /// Of its requests.
+    Request {
+        /// The maximum number of outstanding completions, markers included.
+        depth: u32,
+    },
+    /// Of receives of its own queue.
+    Recv {
+        /// The maximum number of outstanding completions.
+        depth: u32,
+    },
+    /// Of receives that it takes from an SRQ.
+    SharedRecv {
+        /// The SRQ.
+        srq: Handle,
+        /// The number of receives that the SRQ holds.
+        depth: u32,
+    },
 }
 
-/// A stream other than DTO, attached to an EVD until this is dropped.
-#[derive(Debug)]
-pub(crate) struct StreamGuard {
-    evd: Use<Evd>,
-    kind: StreamKind,
-    /// It is attached, not suspended ([`Self::suspend`]).
-    attached: bool,
-}
-
-impl StreamGuard {
-    /// Returns the EVD.
-    pub(crate) fn evd(&self) -> &Arc<Evd> {
-        self.evd.arc()
+impl DtoRole {
+    pub(super) fn is_request(self) -> bool {
+        matches!(self, Self::Request { .. })
     }
 
-    /// Suspends the stream: other streams need not match it until [`Self::resume`] resumes it. The
-    /// EVD is kept.
-    pub(crate) fn suspend(&mut self) {
-        if core::mem::take(&mut self.attached) {
-            self.evd.attachments().streams.detach(self.kind);
+    pub(super) fn depth(self) -> u32 {
+        match self {
+            Self::Request { depth } | Self::Recv { depth } | Self::SharedRecv { depth, .. } => {
+                depth
+            }
         }
     }
 
-    /// Resumes a suspended stream.
-    ///
-    /// # Errors
-    /// `INVALID_PARAMETER`: streams that cannot share an EVD with it were attached meanwhile.
-    pub(crate) fn resume(&mut self) -> Result<()> {
-        if !self.attached {
-            self.evd.attachments().streams.attach(self.kind)?;
-            self.attached = true;
+    pub(super) fn srq(self) -> Option<Handle> {
+        match self {
+            Self::SharedRecv { srq, .. } => Some(srq),
+            _ => None,
         }
-        Ok(())
+    }
+
+    pub(super) fn subtype(self) -> Subtype {
+        if self.is_request() {
+            Subtype::InvalidHandleEvdRequest
+        } else {
+            Subtype::InvalidHandleEvdRecv
+        }
     }
 }
 
-impl Evd {
-    /// Attaches a stream of connection requests, connection events or asynchronous events; the EVD
-    /// cannot be freed while it is attached.
-    ///
-    /// # Errors
-    /// `INVALID_HANDLE` with the subtype of the role if the EVD lacks the flag or is being freed;
-    /// `INVALID_PARAMETER` if the DTO streams on it exclude other streams.
-    pub(crate) fn attach(self: &Arc<Self>, kind: StreamKind) -> Result<StreamGuard> {
-        check_flag(self, kind, kind.subtype())?;
-        let evd = self.enter(kind.subtype())?;
-        self.attachments().streams.attach(kind)?;
-        Ok(StreamGuard {
-            evd,
-            kind,
-            attached: true,
-        })
+/// What is attached to an EVD, and to which of its queues.
+pub(super) struct Attachments {
+    /// The length that the consumer requested.
+    pub(super) asked: u32,
+    pub(super) streams: Streams,
+    /// The room for staged events that the owner was sent, beyond the initial room.
+    pub(super) room: usize,
+    pub(super) channel: Option<CompletionChannel>,
+    pub(super) queues: Vec<CqCapacity>,
+    /// The SRQs whose receives are reported to this EVD.
+    pub(super) shared: Vec<Shared>,
+}
+
+/// The capacity of one completion queue.
+pub(super) struct CqCapacity {
+    /// None in tests.
+    pub(super) queue: Option<CompletionQueueHandle>,
+    pub(super) capacity: u32,
+    /// Reserved by streams.
+    pub(super) used: u32,
+    /// The part of `used` that detached streams have given up: (command number, completions). It
+    /// becomes free when the command has been processed.
+    pub(super) leaving: Vec<(u32, u32)>,
+}
+
+pub(super) struct Shared {
+    pub(super) srq: Handle,
+    pub(super) queue: usize,
+    users: u32,
+    /// The number of receives that the SRQ holds.
+    pub(super) depth: u32,
+}
+
+impl Attachments {
+    /// Returns one with nothing attached.
+    pub(super) fn new(asked: u32) -> Self {
+        Self {
+            asked,
+            streams: Streams::default(),
+            room: 0,
+            channel: None,
+            queues: Vec::new(),
+            shared: Vec::new(),
+        }
     }
 
-    /// Keeps the EVD from being freed.
-    pub(super) fn enter(self: &Arc<Self>, subtype: Subtype) -> Result<Use<Self>> {
-        Use::of(self).ok_or_else(|| {
-            DatError::new(
-                ReturnType::InvalidHandle,
-                subtype,
-                "the EVD is being freed: use another",
-            )
-        })
+    /// Returns how many completions can be outstanding.
+    pub(super) fn depth(&self) -> u32 {
+        self.queues
+            .iter()
+            .map(|cq| cq.used)
+            .fold(0, u32::saturating_add)
+    }
+
+    /// Returns how many completions the queues of an EVD of this length can hold at a time.
+    pub(super) fn held(&self, length: u32) -> usize {
+        self.queues
+            .iter()
+            .map(|cq| held(cq.capacity, length) as usize)
+            .sum()
+    }
+
+    /// Returns the completion queues of the device.
+    pub(super) fn queues(&self) -> impl Iterator<Item = &CompletionQueueHandle> {
+        self.queues.iter().filter_map(|cq| cq.queue.as_ref())
+    }
+
+    /// Frees the room of detached streams whose last completions are gone.
+    pub(super) fn release_detached(&mut self, is_done: impl Fn(u32) -> bool) {
+        for cq in &mut self.queues {
+            cq.leaving.retain(|&(command, depth)| {
+                let done = is_done(command);
+                if done {
+                    cq.used -= depth;
+                }
+                !done
+            });
+        }
+    }
+
+    /// Returns a queue with room for the role, and how much room is needed; reserves nothing.
+    /// `lent` is the reserved room of each queue that the role may use besides.
+    pub(super) fn find(&self, role: DtoRole, lent: impl Fn(usize) -> u32) -> Option<(usize, u32)> {
+        if let Some(srq) = role.srq()
+            && let Some(shared) = self.shared.iter().find(|shared| shared.srq == srq)
+        {
+            return Some((shared.queue, 0));
+        }
+        let depth = role.depth();
+        let has_room = |(index, cq): &(usize, &CqCapacity)| {
+            let room = cq.capacity.saturating_add(lent(*index));
+            room.saturating_sub(cq.used) >= depth
+        };
+        let (index, _) = self.queues.iter().enumerate().find(has_room)?;
+        Some((index, depth))
+    }
+
+    pub(super) fn enter(&mut self, role: DtoRole, queue: usize, depth: u32) {
+        self.queues[queue].used += depth;
+        if let Some(srq) = role.srq() {
+            match self.shared.iter_mut().find(|shared| shared.srq == srq) {
+                Some(shared) => shared.users += 1,
+                None => self.shared.push(Shared {
+                    srq,
+                    queue,
+                    users: 1,
+                    depth,
+                }),
+            }
+        }
+    }
+
+    /// Removes a role. Returns how much room of its queue is to be freed.
+    pub(super) fn leave(&mut self, role: DtoRole) -> u32 {
+        let Some(srq) = role.srq() else {
+            return role.depth();
+        };
+        let Some(at) = self.shared.iter().position(|shared| shared.srq == srq) else {
+            return 0;
+        };
+        self.shared[at].users -= 1;
+        if self.shared[at].users > 0 {
+            return 0;
+        }
+        self.shared.swap_remove(at).depth
     }
 }
 
-impl Drop for StreamGuard {
-    fn drop(&mut self) {
-        self.suspend();
-    }
+/// The least entries of the first completion queue of an EVD on a device that cannot resize queues:
+/// room for 16 endpoints with default attributes, each of which can have 128 receives, 127 requests
+/// and the marker of a disconnect outstanding. With one queue, events come in the order of arrival.
+///
+/// libmlx5 rounds this up to a ring of 8192 entries, 512 KiB.
+pub(super) const FIRST_QUEUE: u32 = 4096;
+
+/// Returns the most completions that one queue holds at a time: the streams on it have no more
+/// outstanding than the length of the EVD, however long the queue is.
+pub(super) fn held(capacity: u32, queue_length: u32) -> u32 {
+    capacity.min(queue_length)
 }

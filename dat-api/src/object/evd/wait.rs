@@ -11,12 +11,11 @@ use dat_engine::wait::{
     ChannelFds, Deadline, NextStep, Source, SpinBudget, SteppedWait, WaitCounters, WaitOutcome,
 };
 
-use super::Evd;
-use super::consumer::Consumer;
-use super::exclusive::open;
-use super::fast::peek;
+use super::convert::{PeekedEvent, peek};
+use super::owner::EVD_FAILED;
+use super::state::{Consumer, Evd, open};
 use super::streams::Attribute;
-use super::take::EVD_FAILED;
+use crate::error::Result;
 use crate::handle::Owned;
 use crate::object::steps::{Begun, Next, Slept, Steps};
 use crate::status::{DatReturn, ReturnType, Subtype};
@@ -69,18 +68,59 @@ pub fn wait(owned: &mut Owned<Evd>, timeout: Timeout, threshold: i32) -> Waited 
     begin(owned, timeout, threshold).finish()
 }
 
-/// For a wait for one event: takes it on the fast path, as a dequeue does, if it is there. Returns it
-/// and the number of events that are left.
+impl PeekedEvent {
+    /// Takes the event as [`Self::take`] does, for a wait. Returns what `with` returns, and how
+    /// many events are left.
+    ///
+    /// # Errors
+    /// As [`Self::take`].
+    #[inline(always)]
+    pub fn take_counted<R>(
+        mut self,
+        with: impl FnOnce(Event) -> R,
+    ) -> Result<(R, u32), Owned<Evd>> {
+        let Some(result) = self.consume(with) else {
+            return Err(self.owned);
+        };
+        match self.count() {
+            Some(left) => Ok((result, left)),
+            None => {
+                let (evd, consumer) = open(&mut self.owned);
+                Ok((result, consumer.count(evd)))
+            }
+        }
+    }
+
+    /// Returns whether a wait with this threshold can take the event now: the threshold is valid,
+    /// and so many events are in the queue.
+    #[inline]
+    #[must_use]
+    pub fn reaches(&mut self, threshold: i32) -> bool {
+        match self.owned.check_wait(threshold) {
+            Ok(threshold) => self.count().is_some_and(|count| count >= threshold),
+            Err(_) => false,
+        }
+    }
+}
+
+/// For a wait: takes the event on the fast path, as a dequeue does, if the threshold is reached
+/// there. Returns it and the number of events that are left.
 ///
 /// # Errors
-/// The EVD, with nothing taken: the slow path has to decide. `None` if the EVD is empty.
+/// The EVD, with nothing taken: the slow path has to decide. `None` if the EVD is empty, and the
+/// threshold is 1.
 #[inline(always)]
-pub fn take_counted(owned: Owned<Evd>, threshold: u32) -> Result<(Event, u32), Option<Owned<Evd>>> {
-    if threshold != 1 || !owned.is_waitable() {
+pub fn take_counted(owned: Owned<Evd>, threshold: i32) -> Result<(Event, u32), Option<Owned<Evd>>> {
+    if !owned.is_waitable() {
         return Err(Some(owned));
     }
     match peek(owned) {
-        Ok(Ok(found)) => found.take_counted(|event| event).map_err(Some),
+        Ok(Ok(mut found)) => {
+            if threshold != 1 && !found.reaches(threshold) {
+                return Err(Some(found.owned));
+            }
+            found.take_counted(|event| event).map_err(Some)
+        }
         Ok(Err(_empty)) => Err(None),
         Err(owned) => Err(Some(owned)),
     }
@@ -497,4 +537,53 @@ impl Source for View<'_> {
             false => None,
         }
     }
+}
+
+/// An event and when it arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamped<T = Event> {
+    /// The event, or what a wait has returned.
+    pub event: T,
+    /// When the device wrote the completion, in nanoseconds since 1970 by the device's clock.
+    /// `None` if it is not known: the event is no completion, or its request or receive failed, or
+    /// the EVD had staged it before it was asked for stamps.
+    pub nanoseconds: Option<u64>,
+}
+
+/// Asks the EVD for stamps, and takes its first event. Never blocks.
+///
+/// # Errors
+/// As [`super::dequeue`]; `MODEL_NOT_SUPPORTED` if the device's completions have no stamps.
+pub fn dequeue_stamped(mut owned: Owned<Evd>) -> Result<Stamped> {
+    let handle = owned.handle();
+    let (evd, consumer) = open(&mut owned);
+    consumer.ask_for_stamps(evd)?;
+    match consumer.next(evd) {
+        Some(data) => Ok(Stamped {
+            event: Event { evd: handle, data },
+            nanoseconds: consumer.last_stamp(),
+        }),
+        None if evd.state.has_failed() => Err(EVD_FAILED.into()),
+        None => Err(evd.empty.into()),
+    }
+}
+
+/// Asks the EVD for stamps, and waits as [`wait`] does.
+///
+/// # Errors
+/// `MODEL_NOT_SUPPORTED` if the device's completions have no stamps, or there is no memory for
+/// them. Errors of the wait are in the result.
+pub fn wait_stamped(
+    owned: &mut Owned<Evd>,
+    timeout: Timeout,
+    threshold: i32,
+) -> Result<Stamped<Waited>> {
+    let (evd, consumer) = open(owned);
+    consumer.ask_for_stamps(evd)?;
+    let waited = wait(owned, timeout, threshold);
+    let (_, consumer) = open(owned);
+    Ok(Stamped {
+        event: waited,
+        nanoseconds: waited.result.ok().and_then(|_| consumer.last_stamp()),
+    })
 }

@@ -7,8 +7,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use super::Owner;
-use super::record::Record;
 use super::place::Places;
+use super::record::Record;
 use crate::sync::{Mutex, MutexGuard};
 use mlx5_rings::complete::Entries;
 

@@ -19,10 +19,12 @@ pub enum CqeKind {
     /// A successful receive without immediate data whose payload, up to 32 bytes, is in
     /// the CQE.
     RecvInCqe,
+    /// A successful receive with immediate data ([`CqeRef::immediate`]), and no payload in the
+    /// CQE. [`CqeRef::consume`] leaves it to the slow path.
+    RecvImm,
     /// A successful request of the send queue.
     Request,
-    /// Any other CQE, which only the slow path decodes: an error, immediate data,
-    /// any other payload in the CQE.
+    /// Any other CQE, which only the slow path decodes: an error, any other payload in the CQE.
     Other,
 }
 
@@ -75,11 +77,14 @@ impl<'a> CqeRef<'a> {
     pub fn kind(&self) -> CqeKind {
         const RECEIVED: u8 = CqeOpcode::RESPONDER_SEND.0 << 4;
         const IN_CQE: u8 = RECEIVED | OwnOp::SCATTER_32;
+        const SEND_IMM: u8 = CqeOpcode::RESPONDER_SEND_IMM.0 << 4;
+        const WRITE_IMM: u8 = CqeOpcode::RESPONDER_WRITE_IMM.0 << 4;
         const DONE: u8 = CqeOpcode::REQUESTER.0 << 4;
         match self.own_op.0 & !OwnOp::SOLICITED {
             RECEIVED => CqeKind::Recv,
             IN_CQE => CqeKind::RecvInCqe,
             DONE => CqeKind::Request,
+            SEND_IMM | WRITE_IMM => CqeKind::RecvImm,
             _ => CqeKind::Other,
         }
     }
@@ -90,6 +95,27 @@ impl<'a> CqeRef<'a> {
     #[must_use]
     pub fn request_op(&self) -> Option<CompletionOp> {
         decode::fast_op(self.op_qpn.request_opcode())
+    }
+
+    /// Returns the operation of a request that [`Self::consume`] leaves to the slow path, but that
+    /// [`Self::consume_request`] consumes: an atomic operation whose result the device has
+    /// written to memory.
+    #[must_use]
+    #[inline(always)]
+    pub fn extended_op(&self) -> Option<CompletionOp> {
+        decode::requester_op(self.op_qpn.request_opcode())
+    }
+
+    /// Returns the operation of a receive of [`CqeKind::RecvImm`], and its immediate data in host
+    /// byte order.
+    #[inline(always)]
+    #[must_use]
+    pub fn immediate(&self) -> (CompletionOp, u32) {
+        let op = match self.own_op.opcode() {
+            CqeOpcode::RESPONDER_WRITE_IMM => CompletionOp::RecvWriteImm,
+            _ => CompletionOp::Recv,
+        };
+        (op, self.slot.imm())
     }
 
     /// Returns whether at least `entries` CQEs after this one have been written.
@@ -122,17 +148,17 @@ impl<'a> CqeRef<'a> {
                 let retired = Retired { wr_id, wr_data };
                 Some(decode::request(context, qpn, op, retired, byte_len))
             }
-            CqeKind::Other => None,
+            CqeKind::RecvImm | CqeKind::Other => None,
         }
     }
 
-    /// Consumes a CQE of [`CqeKind::Recv`] as [`Self::consume`] does. Calls `with` with its
+    /// Consumes a CQE of [`CqeKind::Recv`] or [`CqeKind::RecvImm`] as [`Self::consume`] does. Calls `with` with its
     /// `wr_id` and its length in bytes before the CQE is given back, so that both need no
     /// registers after that. Returns `None` also for any other kind.
     #[inline(always)]
     #[must_use]
     pub fn consume_recv<R>(self, with: impl FnOnce(u64, u32) -> R) -> Option<R> {
-        let (CqeKind::Recv, Some(found)) = (self.kind(), self.found) else {
+        let (CqeKind::Recv | CqeKind::RecvImm, Some(found)) = (self.kind(), self.found) else {
             return None;
         };
         // SAFETY: the completion is the next of this queue, and is consumed below.

@@ -50,7 +50,7 @@ impl CqeRef<'_> {
                 Some(CompletionOp::Read) | None => 0,
                 Some(op) => self.request_run(found, op, out),
             },
-            CqeKind::Other => 0,
+            CqeKind::RecvImm | CqeKind::Other => 0,
         }
     }
 
@@ -205,8 +205,8 @@ fn is_still(found: Found<'_>, op_qpn: RequestQpn) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::record::{Receives, Record};
     use super::super::poller::Poller;
+    use super::super::record::{Receives, Record};
     use super::*;
     use crate::testing::Memory;
     use mlx5_rings::layout::{CompletionLayout, RecvLayout};

@@ -264,10 +264,13 @@ impl FakeCqe<'_> {
     }
 
     pub(in super::super) fn kind(&self) -> CqeKind {
-        let Completion { status, op, .. } = self.completion;
+        let Completion {
+            status, op, flags, ..
+        } = self.completion;
         match op {
             _ if !status.is_success() => CqeKind::Other,
-            CompletionOp::RecvWriteImm => CqeKind::Other,
+            CompletionOp::RecvWriteImm => CqeKind::RecvImm,
+            CompletionOp::Recv if flags.contains(CompletionFlags::WITH_IMM) => CqeKind::RecvImm,
             CompletionOp::Recv => CqeKind::Recv,
             _ => CqeKind::Request,
         }
@@ -275,6 +278,14 @@ impl FakeCqe<'_> {
 
     pub(in super::super) fn request_op(&self) -> Option<CompletionOp> {
         Some(self.completion.op)
+    }
+
+    pub(in super::super) fn extended_op(&self) -> Option<CompletionOp> {
+        self.request_op()
+    }
+
+    pub(in super::super) fn immediate(&self) -> (CompletionOp, u32) {
+        (self.completion.op, self.completion.imm)
     }
 
     pub(in super::super) fn has_more(&self, completions: u32) -> bool {

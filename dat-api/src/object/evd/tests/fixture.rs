@@ -11,8 +11,8 @@ use dat_engine::{Completion, CompletionOp};
 use super::fake::{Channel, FakeClock, FakeQueue, Ring};
 use crate::error::DatError;
 use crate::handle::{Handle, Reservation, SlotCounters};
-use crate::object::evd::capacity::FIRST_QUEUE;
-use crate::object::evd::context::EvdContext;
+use crate::object::evd::state::EvdContext;
+use crate::object::evd::streams::FIRST_QUEUE;
 use crate::object::evd::{
     DtoRole, DtoStream, Evd, Timeout, Waited, dequeue, own, take_counted, wait,
 };
@@ -145,7 +145,7 @@ impl Fixture {
             Ok(owned) => owned,
             Err(error) => return error.into(),
         };
-        let taken = take_counted(owned, threshold.cast_unsigned());
+        let taken = take_counted(owned, threshold);
         let left = match taken {
             Ok((event, nmore)) => {
                 return Waited {

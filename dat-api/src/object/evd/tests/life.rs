@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::fixture::{FakeEp, FakeIa, Fixture, code};
 use crate::handle::{self, Handle, Kind};
-use crate::object::evd::context::EvdContext;
+use crate::object::evd::state::EvdContext;
 use crate::object::evd::{DtoRole, Evd, Notification, StreamKind, own};
 use crate::status::{ReturnType, Subtype};
 use crate::types::{CompletionFlags, EvdFlags};

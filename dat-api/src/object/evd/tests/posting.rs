@@ -1,7 +1,7 @@
 //! Posting to a full EVD, and what is reported.
 
 use super::fixture::{FakeEp, Fixture, code, number};
-use crate::object::evd::Overflow;
+use crate::object::evd::pending::Overflow;
 use crate::status::{ReturnType, Subtype};
 use crate::types::{AsyncKind, AsyncReason, ConnectionKind, EvdFlags};
 

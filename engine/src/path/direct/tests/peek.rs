@@ -5,7 +5,7 @@ use crate::path::direct::CqeKind;
 
 /// Returns CQEs of every kind for queue pair 7, with the kind that the fast path
 /// decodes: the n-th entry is of the n-th request on its side.
-fn kinds() -> [(Entry, CqeKind); 9] {
+fn kinds() -> [(Entry, CqeKind); 10] {
     let entry = |opcode, form, request| Entry {
         opcode,
         form,
@@ -17,7 +17,8 @@ fn kinds() -> [(Entry, CqeKind); 9] {
     [
         (entry(2, 0, 0), CqeKind::Recv),
         (entry(2, 2, 0), CqeKind::Recv),
-        (entry(3, 0, 0), CqeKind::Other),
+        (entry(3, 0, 0), CqeKind::RecvImm),
+        (entry(1, 0, 0), CqeKind::RecvImm),
         (entry(2, 4, 0), CqeKind::RecvInCqe),
         (entry(3, 4, 0), CqeKind::Other),
         (entry(0, 0, 0x0a), CqeKind::Request),
@@ -72,7 +73,7 @@ fn a_cqe_is_consumed_on_the_fast_path_or_left_to_the_slow_path() {
         assert_eq!(looked.device.in_use(), 1, "peeking consumes nothing");
         let (slot, own_op) = looked.poller.ring.next_slot();
         let consumed = CqeRef::new(&mut looked.poller, slot, own_op).consume();
-        if kind == CqeKind::Other {
+        if matches!(kind, CqeKind::RecvImm | CqeKind::Other) {
             assert_eq!((consumed, looked.device.in_use()), (None, 1));
             assert_eq!(looked.poll(), expected);
         } else {

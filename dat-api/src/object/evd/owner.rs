@@ -1,0 +1,518 @@
+//! What control calls need done to the completions of an EVD.
+//!
+//! A control call sends a command to the owner of the EVD (`posted.rs`). If no call owns the EVD,
+//! the control call owns it itself and processes the command at once. It does not take the EVD away
+//! from a waiting thread, for three reasons:
+//!
+//! - Attaching and detaching an endpoint wait for no other thread. A waiter would first have to run
+//!   and release the EVD; it may be stopped, or have a lower priority on the same processor.
+//! - The owner passes completions to endpoints, which takes their locks. A call that waited for the
+//!   owner while it holds such a lock would deadlock.
+//! - Posting needs room in full rings, and must neither wait nor allocate, so it can only set a
+//!   flag for the owner (`Posted::request_poll`).
+//!
+//! Decisions:
+//! - `docs/decisions/014-payload-in-cqe.md`
+//! - `docs/decisions/021-full-queue-makes-room.md`
+//! - `docs/decisions/030-purge-on-reset.md`
+
+use dat_engine::sync::{Backoff, MutexGuard};
+use dat_engine::wait::ChannelFds;
+use dat_engine::{CompletionChannel, CompletionQueueHandle};
+
+use super::convert::peek;
+use super::pending::{Command, Overflow};
+use super::state::{CnoBinding, Evd, open};
+use super::streams::{Attachments, Attribute};
+use crate::error::Result;
+use crate::handle::{self, EvdChange, Handle, NotOwned, Owned};
+use crate::status::{DatReturn, ReturnType, Subtype};
+use crate::types::{AsyncKind, AsyncReason, Event, EventData};
+
+pub(super) const STALE: DatReturn =
+    DatReturn::error(ReturnType::InvalidHandle, Subtype::InvalidHandle1);
+pub(super) const WAITED: DatReturn =
+    DatReturn::error(ReturnType::InvalidState, Subtype::InvalidStateEvdWaiter);
+pub(super) const EVD_FAILED: DatReturn =
+    DatReturn::error(ReturnType::InvalidState, Subtype::NoSubtype);
+
+/// Takes the first event of an EVD.
+///
+/// # Errors
+/// `QUEUE_EMPTY`; `INVALID_STATE` if one of its completion queues has failed.
+#[inline(always)]
+pub fn dequeue(owned: Owned<Evd>) -> Result<Event, DatReturn> {
+    let owned = match peek(owned) {
+        Ok(Err(empty)) => return Err(empty),
+        Ok(Ok(found)) => match found.take(|event| event) {
+            Ok(event) => return Ok(event),
+            Err(owned) => owned,
+        },
+        Err(owned) => owned,
+    };
+    dequeue_slow(owned)
+}
+
+/// Takes the first event on the slow path, wherever it is.
+///
+/// # Errors
+/// As [`dequeue`].
+#[inline(never)]
+pub fn dequeue_slow(owned: Owned<Evd>) -> Result<Event, DatReturn> {
+    dequeue_slow_with(owned, |event| event)
+}
+
+/// As [`dequeue_slow`], and passes the event to `with`, which can store it without a copy in
+/// memory.
+///
+/// # Errors
+/// As [`dequeue`].
+#[inline(always)]
+pub fn dequeue_slow_with<R>(
+    mut owned: Owned<Evd>,
+    with: impl FnOnce(Event) -> R,
+) -> Result<R, DatReturn> {
+    let handle = owned.handle();
+    let (evd, consumer) = open(&mut owned);
+    match consumer.next_slow(evd, |data| with(Event { evd: handle, data })) {
+        Some(result) => Ok(result),
+        None if evd.state.has_failed() => Err(EVD_FAILED),
+        None => Err(evd.empty),
+    }
+}
+
+/// Takes the first events of an EVD, as many as there is room for. Returns how many there were.
+///
+/// # Errors
+/// `INVALID_STATE` if there was none and one of its completion queues has failed.
+pub fn drain(mut owned: Owned<Evd>, events: &mut [Event]) -> Result<usize, DatReturn> {
+    let (evd, consumer) = open(&mut owned);
+    match consumer.drain(evd, events) {
+        0 if evd.state.has_failed() => Err(EVD_FAILED),
+        taken => Ok(taken),
+    }
+}
+
+/// Takes the EVD for this call alone. Waits for other calls that are dequeuing, but not for one
+/// that blocks.
+///
+/// # Errors
+/// `INVALID_HANDLE`; `INVALID_STATE` if a thread waits on the EVD.
+#[inline(always)]
+pub fn own(handle: Handle) -> Result<Owned<Evd>, DatReturn> {
+    match handle::own::<Evd>(handle) {
+        Ok(owned) => Ok(owned),
+        Err(NotOwned::Stale) => Err(STALE),
+        Err(NotOwned::Busy) => own_when_free(handle),
+    }
+}
+
+/// As [`own`], after another call was found to own the EVD.
+///
+/// # Errors
+/// As [`own`].
+#[cold]
+#[inline(never)]
+pub fn own_when_free(handle: Handle) -> Result<Owned<Evd>, DatReturn> {
+    let mut backoff = Backoff::new();
+    loop {
+        if handle::pin::<Evd>(handle).ok_or(STALE)?.state.is_waited() {
+            return Err(WAITED);
+        }
+        match handle::own::<Evd>(handle) {
+            Ok(owned) => return Ok(owned),
+            Err(NotOwned::Stale) => return Err(STALE),
+            Err(NotOwned::Busy) => {}
+        }
+        backoff.wait();
+    }
+}
+
+/// Takes what the completion queues of an EVD hold, as far as there is room to stage it. If another
+/// call owns the EVD, that call is requested to do it. Neither allocates nor waits.
+pub(crate) fn poll_completions(evd: Handle) {
+    match handle::own::<Evd>(evd) {
+        Ok(mut owned) => {
+            let (evd, consumer) = open(&mut owned);
+            // Processes commands that attached queues while another call owned the EVD; other
+            // commands have been processed by the calls that sent them.
+            consumer.process_commands(evd);
+            consumer.poll_completions(evd);
+        }
+        Err(NotOwned::Busy) => {
+            if let Some(evd) = handle::pin::<Evd>(evd) {
+                evd.posted.request_poll();
+                evd.blocker.wake();
+            }
+        }
+        Err(NotOwned::Stale) => {}
+    }
+}
+
+/// The result of [`Evd::process_commands`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CommandResult {
+    /// The commands have been processed.
+    Processed,
+    /// Another call owns the EVD, and was woken to process them.
+    OwnerWoken,
+    /// The EVD is being freed.
+    Freed,
+}
+
+/// How many rounds of [`Backoff`] a call waits for the owner of the EVD: about 10 milliseconds, most
+/// of them asleep.
+const OWNERS_ROUNDS: u32 = 300;
+
+impl Evd {
+    /// Takes the completions that the completion queues hold, as far as there is room, and releases
+    /// endpoints that are gone. If another call owns the EVD, that call is woken to do it.
+    pub(crate) fn drain(&self) {
+        self.send_and_wait(Command::Sweep, |_| true);
+    }
+
+    /// As [`Self::drain`], but waits until the owner has also processed what it took, or
+    /// `is_enough` returns `true`, or about 10 ms have passed. Returns whether the owner has done
+    /// so.
+    pub(crate) fn drain_behind_owner(&self, is_enough: impl Fn() -> bool) -> bool {
+        let until = |round| is_enough() || round >= OWNERS_ROUNDS;
+        self.send_and_wait(Command::Sweep, until) == CommandResult::Processed
+    }
+
+    /// Removes the completions of an endpoint whose queue pair is reset or gone, both staged ones
+    /// and stale CQEs. When this returns they are gone, and their room is free.
+    pub(crate) fn purge(&self, ep: Handle) {
+        self.send_and_wait(Command::Purge(ep), |_| false);
+    }
+
+    /// Copies received and read payload that the device has left in CQEs to its memory; a device
+    /// may put short payloads there. Called before a registration ends, because its memory may be
+    /// freed afterwards.
+    pub(crate) fn copy_payloads(&self) {
+        let may_hold = |queue: &CompletionQueueHandle| queue.may_hold_payload();
+        let holds = self.attachments().queues().any(may_hold);
+        if holds {
+            self.send_and_wait(Command::Sweep, |_| false);
+        }
+    }
+
+    /// Sends a command and processes it, unless another call owns the EVD: then waits until the
+    /// owner has processed it, or `is_enough` returns `true` for a round.
+    pub(super) fn send_and_wait(
+        &self,
+        command: Command,
+        is_enough: impl Fn(u32) -> bool,
+    ) -> CommandResult {
+        let number = self.posted.send([command]);
+        let mut backoff = Backoff::new();
+        for round in 0.. {
+            match self.process_commands() {
+                CommandResult::OwnerWoken if self.posted.is_done(number) => break,
+                CommandResult::OwnerWoken if is_enough(round) => return CommandResult::OwnerWoken,
+                CommandResult::OwnerWoken => backoff.wait(),
+                end => return end,
+            }
+        }
+        CommandResult::Processed
+    }
+}
+
+impl Evd {
+    /// Adds an event, from any thread.
+    ///
+    /// # Errors
+    /// [`Overflow`]: there is no room, and the event is lost.
+    pub(crate) fn post(&self, data: EventData) -> Result<(), Overflow> {
+        self.posted.post(data)?;
+        self.arrived();
+        Ok(())
+    }
+
+    /// Reserves room for one event, for a caller that must know before it creates the event that
+    /// there is room. Returns `None` if there is none, which does not count as an overflow.
+    pub(crate) fn claim(&self) -> Option<Claim<'_>> {
+        Claim::of(self)
+    }
+
+    /// Adds an event, and reports the beginning of an overflow to the asynchronous EVD. Returns
+    /// whether the event was taken.
+    pub(crate) fn post_or_report(&self, data: EventData) -> bool {
+        match self.post(data) {
+            Ok(()) => true,
+            Err(Overflow { first }) => {
+                if first {
+                    self.context
+                        .report(AsyncKind::EvdOverflow, self.handle, AsyncReason::Failed);
+                }
+                false
+            }
+        }
+    }
+
+    /// Wakes the waiter, or notifies the CNO: an event that notifies has arrived.
+    fn arrived(&self) {
+        self.blocker.wake();
+        if !self.state.is_waited() {
+            self.notify();
+        }
+    }
+
+    /// Posts a software event that carries `pointer`.
+    ///
+    /// # Errors
+    /// `INVALID_PARAMETER` if the EVD was not created for software events; `QUEUE_FULL`.
+    pub fn post_software(&self, pointer: usize) -> Result<(), DatReturn> {
+        if !self.flags.contains(crate::types::EvdFlags::SOFTWARE) {
+            return Err(DatReturn::error(
+                ReturnType::InvalidParameter,
+                Subtype::InvalidArg1,
+            ));
+        }
+        if !self.posted.offer(EventData::Software { pointer }) {
+            return Err(DatReturn::error(ReturnType::QueueFull, Subtype::NoSubtype));
+        }
+        self.arrived();
+        Ok(())
+    }
+
+    /// Attaches new endpoints to the consuming half now, so that no later call, which must not
+    /// allocate, has to. If another call owns the EVD, that call does it.
+    pub(crate) fn attach_new(&self) {
+        match handle::own::<Self>(self.handle) {
+            Ok(mut owned) => {
+                let (evd, consumer) = open(&mut owned);
+                consumer.attach_new(evd);
+            }
+            Err(NotOwned::Busy) if self.posted.has_commands() => self.blocker.wake(),
+            Err(_) => {}
+        }
+    }
+
+    /// Processes the commands, or wakes the owner to do it.
+    pub(super) fn process_commands(&self) -> CommandResult {
+        match handle::own::<Self>(self.handle) {
+            Ok(mut owned) => {
+                let (evd, consumer) = open(&mut owned);
+                consumer.process_commands(evd);
+                CommandResult::Processed
+            }
+            Err(NotOwned::Busy) => {
+                self.blocker.wake();
+                CommandResult::OwnerWoken
+            }
+            Err(NotOwned::Stale) => CommandResult::Freed,
+        }
+    }
+}
+
+/// Room for one event in an EVD, released unless it is filled.
+pub(crate) struct Claim<'a>(&'a Evd);
+
+impl<'a> Claim<'a> {
+    pub(super) fn of(evd: &'a Evd) -> Option<Self> {
+        evd.posted.claim().then(|| Self(evd))
+    }
+
+    /// Adds the event.
+    pub(crate) fn fill(self, data: EventData) {
+        let evd = self.0;
+        core::mem::forget(self);
+        evd.posted.fill(data);
+        evd.arrived();
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.0.posted.handed_out(1);
+    }
+}
+
+/// What a poll does besides looking for events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PollMode {
+    /// Nothing. An EVD that another call owns is skipped.
+    IfFree,
+    /// Nothing. The poll waits for another call that owns the EVD.
+    Wait,
+    /// Arms the completion queues first.
+    Arm,
+    /// Takes the events of the device first.
+    TakeEvents,
+}
+
+/// What a poll of an EVD has found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PollResult {
+    /// An event that triggers has arrived and is still there.
+    pub(crate) fresh: bool,
+    /// There are events.
+    pub(crate) holds: bool,
+    /// How many events there are up to the last one that triggers, whether or not it was reported as
+    /// `fresh`.
+    pub(crate) notifying: usize,
+    /// Only events of the device say which completions notify, so spinning is useless.
+    pub(crate) needs_device_events: bool,
+    /// The device cannot be armed.
+    pub(crate) failed: bool,
+}
+
+/// Polls an EVD for a CNO. Returns `None` if the EVD cannot trigger the CNO now: it is disabled, a
+/// thread waits on it, it is bound to another CNO, or it is gone. The call that changes any of
+/// these wakes the CNO.
+///
+/// An event is reported as `fresh` once.
+pub(crate) fn poll_for_cno(cno: Handle, evd: Handle, mode: PollMode) -> Option<PollResult> {
+    let mut backoff = Backoff::new();
+    let mut owned = loop {
+        match handle::own::<Evd>(evd) {
+            Ok(owned) => break owned,
+            Err(NotOwned::Stale) => return None,
+            Err(NotOwned::Busy) if mode == PollMode::IfFree => return None,
+            Err(NotOwned::Busy) => {}
+        }
+        if handle::pin::<Evd>(evd)?.state.is_waited() {
+            return None;
+        }
+        backoff.wait();
+    };
+    let (evd, consumer) = open(&mut owned);
+    if !evd.state.is_enabled() || evd.state.has_ended() {
+        return None;
+    }
+    let rearmed = evd.binding.begin_poll(cno)?;
+    let solicited = evd.state.attribute() == Some(Attribute::Solicited);
+    let mut seen = PollResult {
+        needs_device_events: solicited && !consumer.reports_solicited(),
+        ..PollResult::default()
+    };
+    // As in a wait on the EVD: completions that come with an event of the device, or before the
+    // device could have raised one, count as solicited.
+    let mut evented = false;
+    // An event that came while the EVD could not trigger this CNO is still there. Until it is
+    // taken, the device ignores each arm as one from before the event.
+    if rearmed || mode == PollMode::TakeEvents {
+        match consumer.take_events() {
+            Ok(count) => evented = count > 0,
+            Err(error) => {
+                tracing::error!("the completion events of a CNO's EVD cannot be read: {error}");
+            }
+        }
+    }
+    if mode == PollMode::Arm {
+        seen.failed = !consumer.arm_all(solicited);
+    }
+    seen.failed |= consumer.is_cut_off;
+    let found = consumer.gather(evd);
+    let uncovered = found.completion && !consumer.is_covered;
+    match mode {
+        PollMode::Arm => consumer.is_covered = !seen.failed,
+        _ => consumer.is_covered &= !evented,
+    }
+    let is_fresh = consumer.notice.take_fresh();
+    let by_device = seen.needs_device_events && (evented || uncovered);
+    if by_device {
+        consumer.notice.count_all();
+    }
+    seen.holds = consumer.known(evd) > 0;
+    seen.notifying = consumer.notifying(evd);
+    seen.fresh = seen.holds && (is_fresh || rearmed || by_device);
+    Some(seen)
+}
+
+impl Evd {
+    /// Locks which CNO the EVD triggers, so that it can be changed.
+    pub(crate) fn cno_binding(&self) -> CnoBindingGuard<'_> {
+        CnoBindingGuard {
+            binding: &self.binding,
+            attachments: self.attachments(),
+        }
+    }
+
+    /// Unbinds the EVD, which no handle names any more, from its CNO.
+    pub(super) fn leave_cno(&self) {
+        let binding = self.cno_binding();
+        let Some(cno) = binding.cno() else { return };
+        binding.set(None);
+        let freed = EvdChange::Freed(binding.channel());
+        self.report_change(cno, freed);
+    }
+
+    /// Notifies the CNO of a posted event, when no thread waits on the EVD itself.
+    #[inline]
+    pub(super) fn notify(&self) {
+        if self.binding.is_on() && self.state.is_enabled() {
+            self.notify_cno(EvdChange::Triggered);
+        }
+    }
+
+    /// Makes a thread that waits on the CNO poll the EVD and arm it: its state has changed without
+    /// an event.
+    pub(crate) fn wake_cno_poller(&self) {
+        if self.binding.is_on() {
+            self.notify_cno(EvdChange::Look);
+        }
+    }
+
+    /// Rearms the EVD: it triggers again, also for the events that are there.
+    #[inline]
+    pub(super) fn rearm_for_cno(&self) {
+        if self.binding.is_on() {
+            self.binding.rearm();
+            self.notify_cno(EvdChange::Look);
+        }
+    }
+
+    /// Reports a change that cannot fail to the CNO.
+    #[cold]
+    #[inline(never)]
+    fn notify_cno(&self, change: EvdChange<'_>) {
+        if let Some(cno) = self.binding.cno() {
+            self.report_change(cno, change);
+        }
+    }
+
+    fn report_change(&self, cno: Handle, change: EvdChange<'_>) {
+        let result = (cno.upcalls().evd_changed)(cno, self.handle, change);
+        debug_assert!(result.is_ok(), "only EvdChange::Channel can fail");
+    }
+
+    /// Makes the CNO wait on this completion channel from now on. The caller has locked the
+    /// attachments.
+    ///
+    /// # Errors
+    /// Resources.
+    pub(super) fn announce_channel(&self, channel: ChannelFds<'_>) -> Result<()> {
+        match self.binding.cno() {
+            Some(cno) => (cno.upcalls().evd_changed)(cno, self.handle, EvdChange::Channel(channel)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Which CNO an EVD triggers. No other call changes that, nor the channel of the EVD, while this
+/// lives.
+pub(crate) struct CnoBindingGuard<'a> {
+    binding: &'a CnoBinding,
+    attachments: MutexGuard<'a, Attachments>,
+}
+
+impl CnoBindingGuard<'_> {
+    /// Returns the CNO.
+    pub(crate) fn cno(&self) -> Option<Handle> {
+        self.binding.cno()
+    }
+
+    /// Returns the completion channel of the EVD, if it has one yet.
+    pub(crate) fn channel(&self) -> Option<ChannelFds<'_>> {
+        self.attachments
+            .channel
+            .as_ref()
+            .map(CompletionChannel::fds)
+    }
+
+    /// Binds the EVD to another CNO, or to none.
+    pub(crate) fn set(&self, cno: Option<Handle>) {
+        self.binding.set(cno);
+    }
+}
