@@ -11,7 +11,7 @@ use bitflags::Flags;
 use dat_engine::{LONGEST_WINDOW, PostError};
 
 use crate::error::DatError;
-use crate::handle::Handle;
+use crate::handle::{Handle, NotOwned};
 use crate::status::{DatReturn, OwnCodes, ReturnCodes, ReturnType as Type, Subtype};
 use crate::types::{CompletionFlags, EpState, MemPrivileges};
 
@@ -162,6 +162,56 @@ causes! {
          {bytes} bytes at {first:#x}: stay inside it, or register more");
 }
 
+causes! {
+    /// Why a call on an EVD takes no event, or none was posted.
+    EvdRefusal;
+
+    Empty { code: DatReturn } => code, ("the EVD has no event");
+    TimedOut => plain(Type::TimeoutExpired), ("the timeout expired before the events were there");
+    Interrupted => plain(Type::InterruptedCall), ("a signal interrupted the wait");
+    NullResult { argument: Subtype, what: &'static str } => bad(argument), (
+        "the pointer for the {what} is null: expected the address of a variable for it");
+    Threshold { asked: i32, most: u32 } => bad(Subtype::InvalidArg3), (
+        "threshold {asked}: expected 1 to {most}, the length of the EVD");
+    Unsignalled { asked: u32 } => in_state(Subtype::InvalidStateEvdConfigNotify), (
+        "threshold {asked}: expected 1, because an endpoint that reports to the EVD has \
+         DAT_COMPLETION_UNSIGNALLED_FLAG, and notification is then by event");
+    Solicited { asked: u32 } => in_state(Subtype::InvalidStateEvdConfigSolicited), (
+        "threshold {asked}: expected 1, because an endpoint that reports to the EVD has \
+         DAT_COMPLETION_SOLICITED_WAIT_FLAG, and notification is then by event");
+    Waited => in_state(Subtype::InvalidStateEvdWaiter), (
+        "another thread waits on the EVD: expected one at a time; let that thread take the events, \
+         or use an EVD of your own");
+    Unwaitable => in_state(Subtype::InvalidStateEvdUnwaitable), (
+        "the EVD is unwaitable: call dat_evd_clear_unwaitable first, or dequeue");
+    QueueFailed => plain(Type::InvalidState), (
+        "a completion queue of the EVD has failed (the asynchronous EVD of the IA has the event): \
+         free its endpoints and the EVD, and create them again");
+    Freed => handle(Subtype::InvalidHandle1), ("the EVD is being freed: wait no longer on it");
+    Aborted => plain(Type::Abort), ("the IA of the EVD is being closed: wait no longer on it");
+    DeviceFailed => plain(Type::InternalError), (
+        "the device cannot be asked for events; a line before this one says why");
+    EvdFull { length: u32 } => plain(Type::QueueFull), (
+        "the EVD is full: its length is {length}; take events first, or call dat_evd_resize");
+    NoSoftware { flags: u32 } => bad(Subtype::InvalidArg1), (
+        "the EVD has the flags {flags:#x}, without DAT_EVD_SOFTWARE_FLAG: create it with that flag");
+}
+
+impl From<NotOwned> for EvdRefusal {
+    fn from(error: NotOwned) -> Self {
+        match error {
+            NotOwned::Stale => Self::Freed,
+            NotOwned::Busy => Self::Waited,
+        }
+    }
+}
+
+impl From<NotOwned> for DatReturn {
+    fn from(error: NotOwned) -> Self {
+        EvdRefusal::from(error).code()
+    }
+}
+
 const fn plain(kind: Type) -> DatReturn {
     DatReturn::error(kind, Subtype::NoSubtype)
 }
@@ -220,18 +270,25 @@ fn hint_of(wrong: CompletionFlags) -> &'static str {
 }
 
 impl core::error::Error for Refusal {}
+impl core::error::Error for EvdRefusal {}
 
-impl From<Refusal> for DatError {
-    fn from(refusal: Refusal) -> Self {
-        Self::explained(refusal.code(), refusal.to_string())
-    }
+macro_rules! into_code {
+    ($($Causes:ident)+) => { $(
+        impl From<$Causes> for DatError {
+            fn from(refusal: $Causes) -> Self {
+                Self::explained(refusal.code(), refusal.to_string())
+            }
+        }
+
+        impl From<$Causes> for DatReturn {
+            fn from(refusal: $Causes) -> Self {
+                refusal.code()
+            }
+        }
+    )+ };
 }
 
-impl From<Refusal> for DatReturn {
-    fn from(refusal: Refusal) -> Self {
-        refusal.code()
-    }
-}
+into_code!(Refusal EvdRefusal);
 
 thread_local! {
     /// The last refused post of this thread that returned [`OwnCodes`].

@@ -432,8 +432,10 @@ impl<T: Object> Deref for Owned<T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: the tag was read while the owner flag was held, and `retire` waits for the flag.
-        unsafe { object(self.slot) }
+        let object = self.slot.object.load(Ordering::Acquire).cast::<T>();
+        // SAFETY: as in `object`: the tag was read while the owner flag was held, and `retire`
+        // waits for the flag.
+        unsafe { &*object }
     }
 }
 

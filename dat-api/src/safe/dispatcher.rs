@@ -8,9 +8,10 @@ use dat_engine::wait::{WaitCounters, WaitPolicy};
 
 use super::endpoint::LingeringMemory;
 use super::{Adapter, Cno};
-use crate::error::{DatError, Result};
+use crate::error::Result;
 use crate::handle::{self, Handle, Owned};
 use crate::object::evd::{self, Evd, Stamped, Timeout};
+use crate::refusal::EvdRefusal;
 use crate::status::{DatReturn, ReturnType};
 use crate::types::{EvdFlags, Event};
 
@@ -61,8 +62,8 @@ pub struct Waited {
 fn next_slow(owned: Owned<Evd>) -> Result<Option<Event>, DatReturn> {
     match evd::dequeue_slow(owned) {
         Ok(event) => Ok(Some(event)),
-        Err(error) if error.is(ReturnType::QueueEmpty) => Ok(None),
-        Err(error) => Err(error),
+        Err(EvdRefusal::Empty { .. }) => Ok(None),
+        Err(refusal) => Err(refusal.code()),
     }
 }
 
@@ -79,8 +80,8 @@ fn wait_slow(
         None => evd::own(handle)?,
     };
     let waited = evd::wait(&mut owned, limit(timeout), threshold);
-    waited.result.map(|event| Waited {
-        event,
+    Ok(Waited {
+        event: waited.result?,
         more: waited.nmore,
     })
 }
@@ -167,7 +168,7 @@ impl EventDispatcher {
     /// # Errors
     /// As [`Self::next`].
     pub fn drain(&self, events: &mut [Event]) -> Result<usize, DatReturn> {
-        evd::drain(evd::own(self.0.handle)?, events)
+        Ok(evd::drain(evd::own(self.0.handle)?, events)?)
     }
 
     /// Takes the next event as [`Self::next`] does, and returns when the device wrote its
@@ -188,7 +189,7 @@ impl EventDispatcher {
     /// As [`Self::next`]; `DAT_MODEL_NOT_SUPPORTED` if completions of the device, or on its data
     /// path, have no time stamps.
     pub fn next_stamped(&self) -> Result<Option<Stamped>> {
-        match evd::dequeue_stamped(evd::own(self.0.handle)?) {
+        match evd::dequeue_stamped(evd::own(self.0.handle).map_err(EvdRefusal::from)?) {
             Ok(taken) => Ok(Some(taken)),
             Err(error) if error.code().is(ReturnType::QueueEmpty) => Ok(None),
             Err(error) => Err(error),
@@ -206,7 +207,7 @@ impl EventDispatcher {
         timeout: Option<Duration>,
     ) -> Result<Stamped<Waited>> {
         let threshold = i32::try_from(threshold).unwrap_or(i32::MAX);
-        let mut owned = evd::own(self.0.handle)?;
+        let mut owned = evd::own(self.0.handle).map_err(EvdRefusal::from)?;
         let waited = evd::wait_stamped(&mut owned, limit(timeout), threshold)?;
         Ok(Stamped {
             event: Waited {
@@ -238,7 +239,9 @@ impl EventDispatcher {
         let threshold = i32::try_from(threshold).unwrap_or(i32::MAX);
         match evd::take_counted(evd::own(self.0.handle)?, threshold) {
             Ok((event, more)) => Ok(Waited { event, more }),
-            Err(None) if threshold == 1 && timeout == Some(Duration::ZERO) => Err(evd::TIMED_OUT),
+            Err(None) if threshold == 1 && timeout == Some(Duration::ZERO) => {
+                Err(EvdRefusal::TimedOut.code())
+            }
             Err(owned) => wait_slow(self.0.handle, owned, timeout, threshold),
         }
     }
@@ -248,7 +251,7 @@ impl EventDispatcher {
     /// # Errors
     /// The dispatcher was not created for [`EvdFlags::SOFTWARE`], or is full.
     pub fn post(&self, value: usize) -> Result<(), DatReturn> {
-        self.with(|evd| evd.post_software(value))?
+        Ok(self.with(|evd| evd.post_software(value))??)
     }
 
     /// Makes the dispatcher unwaitable: the wait in progress and all later ones fail with
@@ -336,7 +339,7 @@ impl EventDispatcher {
     }
 
     fn with<T>(&self, call: impl FnOnce(&Evd) -> T) -> Result<T, DatReturn> {
-        let evd = handle::pin::<Evd>(self.0.handle).ok_or(STALE)?;
+        let evd = handle::pin::<Evd>(self.0.handle).ok_or(EvdRefusal::Freed)?;
         Ok(call(&evd))
     }
 
@@ -344,15 +347,10 @@ impl EventDispatcher {
     pub(super) fn evd(&self) -> Result<Arc<Evd>> {
         match handle::pin::<Evd>(self.0.handle) {
             Some(evd) => Ok(evd.to_arc()),
-            None => Err(DatError::from(STALE)),
+            None => Err(EvdRefusal::Freed.into()),
         }
     }
 }
-
-const STALE: DatReturn = DatReturn::error(
-    ReturnType::InvalidHandle,
-    crate::status::Subtype::InvalidHandle1,
-);
 
 /// Converts a timeout to the microseconds of DAT; a timeout that is too long (over an hour) becomes
 /// the longest.

@@ -12,7 +12,7 @@ use dat_api::object::lmr::{Lmr, MemoryKind};
 use dat_api::object::psp::{EpCreator, Psp};
 use dat_api::object::pz::Pz;
 use dat_api::types::{EvdFlags, MemPrivileges};
-use dat_api::{ReturnType, Subtype};
+use dat_api::{EvdRefusal, ReturnType, Subtype};
 
 use crate::fixture::{self, Fixture};
 use crate::setup::*;
@@ -162,8 +162,8 @@ fn w18_waits_on_an_evd_end_when_it_is_freed() {
     thread::sleep(Duration::from_millis(20));
     close(ia);
     for waiter in waiters {
-        let code = waiter.join().expect("no panic").expect_err("no event");
-        assert_eq!(code.kind(), Some(ReturnType::Abort));
+        let refusal = waiter.join().expect("no panic").expect_err("no event");
+        assert_eq!(refusal, EvdRefusal::Aborted);
     }
 }
 

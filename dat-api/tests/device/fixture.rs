@@ -18,7 +18,7 @@ use dat_api::types::{
     AsyncKind, AsyncReason, CompletionFlags, ConnectionKind, DtoStatus, EpAttributes, EpState,
     EvdFlags, Event, EventData, LmrSegment, MemPrivileges, RmrSegment, SrqAttributes,
 };
-use dat_api::{DatReturn, ReturnType, Subtype};
+use dat_api::{DatReturn, EvdRefusal, ReturnType, Subtype};
 use mlx5emu::config::{Config, Mode};
 use mlx5emu::fabric::name::FabricName;
 
@@ -314,8 +314,8 @@ pub fn wait_for(evd: Handle, timeout: Duration) -> Option<Event> {
     let mut owned = evd::own(evd).expect("no other wait");
     match evd::wait(&mut owned, Timeout::Micros(micros), 1).result {
         Ok(event) => Some(event),
-        Err(code) => {
-            assert_eq!(code.kind(), Some(ReturnType::TimeoutExpired), "{code:?}");
+        Err(refusal) => {
+            assert_eq!(refusal, EvdRefusal::TimedOut);
             None
         }
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use dat_api::DatReturn;
+use dat_api::EvdRefusal;
 use dat_api::object::ep::Ep;
 use dat_api::object::evd::{self, Evd, Timeout, Waited};
 use dat_api::types::{
@@ -98,7 +98,7 @@ fn wait(evd: &Evd, timeout: Timeout, threshold: i32) -> Waited {
     evd::wait(&mut owned, timeout, threshold)
 }
 
-fn cookie(result: Result<dat_api::types::Event, DatReturn>) -> u64 {
+fn cookie(result: Result<dat_api::types::Event, EvdRefusal>) -> u64 {
     match result.expect("an event").data {
         EventData::Dto { cookie, .. } => cookie,
         other => panic!("not a completion: {other:?}"),
@@ -309,7 +309,7 @@ fn evd_wait_w18_closing_the_adapter_ends_the_wait() {
         // The receive is flushed when its endpoint is freed first; a fast waiter gets that
         // completion.
         if let Err(code) = result {
-            assert_eq!(code.kind(), Some(dat_api::ReturnType::Abort));
+            assert_eq!(code, EvdRefusal::Aborted);
         }
         closed
     });

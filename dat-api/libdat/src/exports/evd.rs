@@ -7,7 +7,7 @@ use dat_api::object::cno::Cno;
 use dat_api::object::evd::{Evd, Notification};
 use dat_api::object::ia::Ia;
 use dat_api::types::EvdFlags;
-use dat_api::{DatError, Kind, Result, Subtype};
+use dat_api::{Kind, Result, Subtype};
 
 use crate::abi::{
     DAT_CNO_HANDLE, DAT_COUNT, DAT_EVD_FIELD_ALL, DAT_EVD_FLAGS, DAT_EVD_HANDLE, DAT_EVD_PARAM,
@@ -201,8 +201,7 @@ pub unsafe extern "C" fn dat_evd_post_se(
         let pointer = unsafe {
             (&raw const (*event).event_data.software_event_data.pointer).read_unaligned()
         };
-        evd.post_software(pointer.expose_provenance())
-            .map_err(|code| DatError::explained(code, evd.why_post_refused(code)))
+        Ok(evd.post_software(pointer.expose_provenance())?)
     })
 }
 

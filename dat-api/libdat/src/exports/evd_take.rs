@@ -8,7 +8,7 @@ use dat_api::handle::{self, NotOwned, Owned};
 use dat_api::object::evd::{self, Evd, PeekedEvent, Timeout, Waited};
 use dat_api::object::steps::Begun;
 use dat_api::types::Event;
-use dat_api::{CancellationDisabled, DatReturn, ReturnType, Subtype};
+use dat_api::{CancellationDisabled, DatReturn, EvdRefusal, ReturnType, Subtype};
 
 use crate::abi::{
     DAT_COUNT, DAT_EVD_HANDLE, DAT_EVENT, DAT_RETURN, DAT_TIMEOUT, DAT_TIMEOUT_INFINITE,
@@ -17,29 +17,29 @@ use crate::face::attributes::count;
 use crate::face::cancel::{self, Place};
 use crate::face::event;
 use crate::face::handles::{invalid, ours};
-use crate::face::refused::{dequeue_failed, no_event, wait_failed};
+use crate::face::refused::{evd_refused, no_event, null_result};
+use crate::face::subject::{on, on_object};
 use crate::providers::hot;
 use crate::version;
 
 const BAD_EVD: DatReturn = invalid(super::evd::WHICH);
 
-const fn bad(argument: Subtype) -> DatReturn {
-    DatReturn::error(ReturnType::InvalidParameter, argument)
-}
-
 /// Takes exclusive ownership of the EVD for this call.
-pub(super) fn own(handle: DAT_EVD_HANDLE) -> Result<Owned<Evd>, DatReturn> {
+fn own(handle: DAT_EVD_HANDLE) -> Result<Owned<Evd>, DatReturn> {
     let evd = ours(handle).ok_or(BAD_EVD)?;
-    match handle::own::<Evd>(evd) {
-        Ok(owned) => Ok(owned),
-        Err(NotOwned::Stale) => Err(BAD_EVD),
+    let owned = match handle::own::<Evd>(evd) {
         // A dequeuing thread leaves soon, a waiting one does not. The call may
         // sleep for a moment.
         Err(NotOwned::Busy) => {
             let _held = CancellationDisabled::new();
             evd::own_when_free(evd)
         }
-    }
+        owned => owned,
+    };
+    owned.map_err(|error| match error {
+        NotOwned::Stale => BAD_EVD,
+        NotOwned::Busy => EvdRefusal::Waited.code(),
+    })
 }
 
 #[unsafe(export_name = symbol!("dat_evd_dequeue"))]
@@ -114,10 +114,14 @@ unsafe extern "C" fn dequeue_slow(owned: Owned<Evd>, event: *mut DAT_EVENT) -> D
         unsafe { event::write(event, &taken) };
     };
     let handle = owned.handle();
+    let owned = match evd::take_if_extended(owned, put) {
+        Ok(()) => return DatReturn::SUCCESS.bits(),
+        Err(owned) => owned,
+    };
     match evd::dequeue_slow_with(owned, put) {
         Ok(()) => DatReturn::SUCCESS.bits(),
-        Err(empty) if empty.is(ReturnType::QueueEmpty) => empty.bits(),
-        Err(code) => dequeue_failed(handle, code),
+        Err(EvdRefusal::Empty { code }) => code.bits(),
+        Err(refusal) => evd_refused("dat_evd_dequeue", on_object("evd", handle), refusal),
     }
 }
 
@@ -131,8 +135,11 @@ pub unsafe extern "C-unwind" fn dat_evd_wait(
     event: *mut DAT_EVENT,
     nmore: *mut DAT_COUNT,
 ) -> DAT_RETURN {
-    if !is_rare(threshold != 1)
-        && !is_rare(event.is_null())
+    if is_rare(threshold != 1) {
+        // SAFETY: the caller has the same contract.
+        return unsafe { wait_for_several(evd_handle, timeout, threshold, event, nmore) };
+    }
+    if !is_rare(event.is_null())
         && !is_rare(nmore.is_null())
         && let Some(owned) = handle::own_at::<Evd>(evd_handle)
         && owned.is_waitable()
@@ -151,6 +158,31 @@ pub unsafe extern "C-unwind" fn dat_evd_wait(
                 return unsafe { wait_posted(owned, event, nmore, evd_handle, timeout) };
             }
         }
+    }
+    // SAFETY: the caller has the same contract.
+    unsafe { wait_slow(evd_handle, timeout, threshold, event, nmore) }
+}
+
+/// Waits for several events: takes the first one if that many are there already.
+///
+/// # Safety
+/// As for `dat_evd_wait`.
+#[inline(never)]
+unsafe extern "C-unwind" fn wait_for_several(
+    evd_handle: DAT_EVD_HANDLE,
+    timeout: DAT_TIMEOUT,
+    threshold: DAT_COUNT,
+    event: *mut DAT_EVENT,
+    nmore: *mut DAT_COUNT,
+) -> DAT_RETURN {
+    if !event.is_null()
+        && !nmore.is_null()
+        && let Some(owned) = handle::own_at::<Evd>(evd_handle)
+        && let Ok(Ok(mut found)) = evd::peek(owned)
+        && found.reaches(threshold)
+    {
+        // SAFETY: both pointers are not null, so they are writable by the contract of `exports`.
+        return unsafe { wait_found(found, event, nmore, evd_handle, timeout) };
     }
     // SAFETY: the caller has the same contract.
     unsafe { wait_slow(evd_handle, timeout, threshold, event, nmore) }
@@ -253,7 +285,7 @@ unsafe extern "C-unwind" fn wait_slow(
     // SAFETY: the caller has the same contract.
     match unsafe { first_poll(evd_handle, timeout, threshold, event, nmore, &mut place) } {
         FirstPoll::Over(code) => code,
-        FirstPoll::Refused(code) => wait_failed(evd_handle, threshold, code),
+        FirstPoll::Refused(refusal) => evd_refused(WAIT, on("evd", evd_handle), refusal),
         FirstPoll::NotOurs(code) => {
             // SAFETY: the caller has the same contract.
             unsafe { hot::wait(evd_handle, timeout, threshold, event, nmore, code) }
@@ -262,28 +294,30 @@ unsafe extern "C-unwind" fn wait_slow(
             let state = CancellationDisabled::begin();
             // SAFETY: `first_poll` has stored a wait in the place.
             let answer = unsafe { cancel::finish(&mut place, state) };
-            let code = match answer {
+            let done = match answer {
                 // SAFETY: `first_poll` has checked that both pointers are not
                 // null.
-                Some(waited) => unsafe { waited_with(&waited, event, nmore) }
-                    .unwrap_or_else(|code| wait_failed(evd_handle, threshold, code)),
-                None => wait_failed(evd_handle, threshold, PANICKED),
+                Some(waited) => unsafe { waited_with(&waited, event, nmore) },
+                None => Err(PANICKED),
             };
+            let refuse = |refusal| evd_refused(WAIT, on("evd", evd_handle), refusal);
+            let code = done.unwrap_or_else(refuse);
             CancellationDisabled::end(state);
             code
         }
     }
 }
 
+const WAIT: &str = "dat_evd_wait";
 const TIMED_OUT: DatReturn = DatReturn::error(ReturnType::TimeoutExpired, Subtype::NoSubtype);
-const PANICKED: DatReturn = DatReturn::error(ReturnType::InternalError, Subtype::NoSubtype);
+const PANICKED: EvdRefusal = EvdRefusal::DeviceFailed;
 
 /// Result of the first look of a wait.
 enum FirstPoll {
     /// The call ends with this return code.
     Over(DAT_RETURN),
-    /// The call is refused, or fails, with this code.
-    Refused(DatReturn),
+    /// The call is refused, or fails.
+    Refused(EvdRefusal),
     /// The handle is not of this library. Holds the return code for the case that
     /// the handle belongs to no other provider either.
     NotOurs(DAT_RETURN),
@@ -310,10 +344,10 @@ unsafe fn first_poll(
             Err(code) => return FirstPoll::NotOurs(version::code(code)),
         };
         if event.is_null() {
-            return FirstPoll::Refused(bad(Subtype::InvalidArg4));
+            return FirstPoll::Refused(null_result(Subtype::InvalidArg4, "event"));
         }
         if nmore.is_null() {
-            return FirstPoll::Refused(bad(Subtype::InvalidArg5));
+            return FirstPoll::Refused(null_result(Subtype::InvalidArg5, "nmore"));
         }
         let timeout = match timeout {
             DAT_TIMEOUT_INFINITE => Timeout::Infinite,
@@ -323,7 +357,7 @@ unsafe fn first_poll(
             // SAFETY: both pointers were checked for null.
             Begun::Over(waited) => match unsafe { waited_with(&waited, event, nmore) } {
                 Ok(code) => FirstPoll::Over(code),
-                Err(code) => FirstPoll::Refused(code),
+                Err(refusal) => FirstPoll::Refused(refusal),
             },
             Begun::Waits(waiting) => {
                 place.write(waiting);
@@ -337,7 +371,7 @@ unsafe fn first_poll(
 /// Writes the results of a wait and returns its code.
 ///
 /// # Errors
-/// The code of a wait that was refused or failed.
+/// Why the wait was refused or failed.
 ///
 /// # Safety
 /// The pointers are not null and, by the contract of `exports`, writable.
@@ -346,17 +380,15 @@ pub(super) unsafe fn waited_with(
     waited: &Waited,
     event: *mut DAT_EVENT,
     nmore: *mut DAT_COUNT,
-) -> Result<DAT_RETURN, DatReturn> {
+) -> Result<DAT_RETURN, EvdRefusal> {
     let code = match &waited.result {
         Ok(taken) => {
             // SAFETY: required of the caller.
             unsafe { event::write(event, taken) };
             DatReturn::SUCCESS
         }
-        &Err(code) => match code.kind() {
-            Some(ReturnType::TimeoutExpired | ReturnType::InterruptedCall) => code,
-            _ => return Err(code),
-        },
+        Err(refusal @ (EvdRefusal::TimedOut | EvdRefusal::Interrupted)) => refusal.code(),
+        &Err(refusal) => return Err(refusal),
     };
     // SAFETY: the contract of `exports`.
     unsafe { nmore.write_unaligned(count(waited.nmore)) };

@@ -2,10 +2,10 @@
 
 use dat_api::handle::{Object, Owned};
 use dat_api::object::evd::{self, Evd, Timeout};
-use dat_api::{DatError, DatReturn, Kind, Result, ReturnType, Subtype};
+use dat_api::{DatReturn, EvdRefusal, Result, ReturnType, Subtype};
 
 use super::evd::WHICH;
-use super::evd_take::{own, waited_with};
+use super::evd_take::waited_with;
 use crate::abi::{
     DAT_COUNT, DAT_EVD_HANDLE, DAT_EVENT, DAT_RETURN, DAT_TIMEOUT, DAT_TIMEOUT_INFINITE, DAT_UINT64,
 };
@@ -17,20 +17,8 @@ use crate::face::refused::null_result;
 use crate::face::subject::on;
 
 /// Takes exclusive ownership of the EVD for this call.
-fn own_explained(handle: DAT_EVD_HANDLE) -> Result<Owned<Evd>> {
-    let evd = named(handle, Evd::KIND, WHICH)?;
-    own(handle).map_err(|code| DatError::explained(code, evd::why_refused(evd, 1, code)))
-}
-
-/// Adds the cause to a code that a call has returned without one.
-fn explained(error: DatError, handle: DAT_EVD_HANDLE, threshold: DAT_COUNT) -> DatError {
-    match named(handle, Kind::Evd, WHICH) {
-        Ok(evd) if error.cause().is_empty() => {
-            let code = error.code();
-            DatError::explained(code, evd::why_refused(evd, threshold, code))
-        }
-        _ => error,
-    }
+fn own(handle: DAT_EVD_HANDLE) -> Result<Owned<Evd>> {
+    Ok(evd::own(named(handle, Evd::KIND, WHICH)?).map_err(EvdRefusal::from)?)
 }
 
 #[unsafe(export_name = symbol!("dat_evd_dequeue_timestamped"))]
@@ -40,9 +28,9 @@ pub unsafe extern "C" fn dat_evd_dequeue_timestamped(
     nanoseconds: *mut DAT_UINT64,
 ) -> DAT_RETURN {
     forwarding("dat_evd_dequeue_timestamped", on("evd", evd_handle), || {
-        let owned = own_explained(evd_handle)?;
+        let owned = own(evd_handle)?;
         if event.is_null() {
-            return Err(null_result(Subtype::InvalidArg2, "event"));
+            return Err(null_result(Subtype::InvalidArg2, "event").into());
         }
         // SAFETY: the contract of `exports`.
         let nanoseconds = unsafe { Output::new(nanoseconds, Subtype::InvalidArg3) }?;
@@ -55,7 +43,7 @@ pub unsafe extern "C" fn dat_evd_dequeue_timestamped(
             }
             // A code without a subtype is the same in every version of uDAPL.
             Err(empty) if empty.code().is(ReturnType::QueueEmpty) => Ok(empty.code().bits()),
-            Err(error) => Err(explained(error, evd_handle, 1)),
+            Err(error) => Err(error),
         }
     })
 }
@@ -71,12 +59,12 @@ pub unsafe extern "C" fn dat_evd_wait_timestamped(
     nanoseconds: *mut DAT_UINT64,
 ) -> DAT_RETURN {
     forwarding("dat_evd_wait_timestamped", on("evd", evd_handle), || {
-        let mut owned = own_explained(evd_handle)?;
+        let mut owned = own(evd_handle)?;
         if event.is_null() {
-            return Err(null_result(Subtype::InvalidArg4, "event"));
+            return Err(null_result(Subtype::InvalidArg4, "event").into());
         }
         if nmore.is_null() {
-            return Err(null_result(Subtype::InvalidArg5, "nmore"));
+            return Err(null_result(Subtype::InvalidArg5, "nmore").into());
         }
         // SAFETY: the contract of `exports`.
         let nanoseconds = unsafe { Output::new(nanoseconds, Subtype::InvalidArg6) }?;
@@ -88,7 +76,6 @@ pub unsafe extern "C" fn dat_evd_wait_timestamped(
         drop(owned);
         nanoseconds.set(waited.nanoseconds.unwrap_or(0));
         // SAFETY: both pointers were checked for null.
-        unsafe { waited_with(&waited.event, event, nmore) }
-            .map_err(|code| explained(code.into(), evd_handle, threshold))
+        Ok(unsafe { waited_with(&waited.event, event, nmore) }?)
     })
 }

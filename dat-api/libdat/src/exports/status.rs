@@ -20,10 +20,10 @@ pub unsafe extern "C" fn dat_strerror(
 ) -> DAT_RETURN {
     let refuse = |error: &DatError| refuse("dat_strerror", Subject::Nothing, error);
     if major_message.is_null() {
-        return refuse(&null_result(Subtype::InvalidArg2, "name of the type"));
+        return refuse(&null_result(Subtype::InvalidArg2, "name of the type").into());
     }
     if minor_message.is_null() {
-        return refuse(&null_result(Subtype::InvalidArg3, "name of the subtype"));
+        return refuse(&null_result(Subtype::InvalidArg3, "name of the subtype").into());
     }
     let (Some(kind), Some(subtype)) = version::names(value) else {
         return refuse(&DatError::explained(

@@ -21,24 +21,37 @@ use crate::version;
 /// `place` is writable for one event. It need not be aligned.
 #[inline(always)]
 pub(crate) unsafe fn write(place: *mut DAT_EVENT, event: &Event) {
-    if let EventData::Dto {
-        ep,
-        cookie,
-        status,
-        length,
-        operation,
-    } = event.data
-    {
-        let data = version::dto(bare(ep), cookie, status, length, operation);
-        // SAFETY: required of the caller.
-        unsafe {
-            (&raw mut (*place).event_number).write_unaligned(DAT_DTO_COMPLETION_EVENT);
-            (&raw mut (*place).evd_handle).write_unaligned(bare(event.evd));
-            (&raw mut (*place).event_data.dto_completion_event_data).write_unaligned(data);
+    let (number, data) = match event.data {
+        EventData::Dto {
+            ep,
+            cookie,
+            status,
+            length,
+            operation,
+        } => {
+            let data = version::dto(bare(ep), cookie, status, length, operation);
+            (DAT_DTO_COMPLETION_EVENT, data)
         }
-    } else {
-        // SAFETY: the same.
-        unsafe { write_other(place, event) }
+        EventData::ExtendedDto {
+            ep,
+            cookie,
+            status,
+            length,
+            operation,
+            immediate,
+        } => {
+            // SAFETY: required of the caller.
+            unsafe { version::write_extension(place, status, operation, immediate) };
+            version::extended_dto(bare(ep), cookie, status, length, operation)
+        }
+        // SAFETY: required of the caller.
+        _ => return unsafe { write_other(place, event) },
+    };
+    // SAFETY: required of the caller.
+    unsafe {
+        (&raw mut (*place).event_number).write_unaligned(number);
+        (&raw mut (*place).evd_handle).write_unaligned(bare(event.evd));
+        (&raw mut (*place).event_data.dto_completion_event_data).write_unaligned(data);
     }
 }
 
@@ -58,35 +71,11 @@ unsafe fn write_other(place: *mut DAT_EVENT, event: &Event) {
         (&raw mut (*place).event_number).write_unaligned(event_number);
         (&raw mut (*place).evd_handle).write_unaligned(bare(event.evd));
         (&raw mut (*place).event_data).write_unaligned(data);
-        version::write_extension(place, event.data);
     }
 }
 
 fn fill(to: &mut DAT_EVENT_DATA, from: EventData) -> DAT_EVENT_NUMBER {
     match from {
-        EventData::Dto {
-            ep,
-            cookie,
-            status,
-            length,
-            operation,
-        } => {
-            to.dto_completion_event_data =
-                version::dto(bare(ep), cookie, status, length, operation);
-            DAT_DTO_COMPLETION_EVENT
-        }
-        EventData::ExtendedDto {
-            ep,
-            cookie,
-            status,
-            length,
-            operation,
-            immediate: _,
-        } => {
-            let (number, data) = version::extended_dto(bare(ep), cookie, status, length, operation);
-            to.dto_completion_event_data = data;
-            number
-        }
         EventData::RmrBind {
             ep: _,
             rmr,
@@ -142,6 +131,7 @@ fn fill(to: &mut DAT_EVENT_DATA, from: EventData) -> DAT_EVENT_NUMBER {
             };
             DAT_SOFTWARE_EVENT
         }
+        EventData::Dto { .. } | EventData::ExtendedDto { .. } => unreachable!("see `write`"),
     }
 }
 

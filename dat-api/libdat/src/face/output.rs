@@ -21,7 +21,7 @@ impl<T> Output<T> {
     pub(crate) unsafe fn new(place: *mut T, argument: Subtype) -> Result<Self> {
         match NonNull::new(place) {
             Some(place) => Ok(Self(place)),
-            None => Err(null_result(argument, "result")),
+            None => Err(null_result(argument, "result").into()),
         }
     }
 

@@ -8,8 +8,10 @@
 #![allow(improper_ctypes_definitions, reason = "only Rust calls them")]
 
 use dat_api::handle::Owned;
-use dat_api::object::evd::{self, Evd};
-use dat_api::{DatError, DatReturn, Handle, Kind, Refusal, ReturnCodes, ReturnType, Subtype};
+use dat_api::object::evd::Evd;
+use dat_api::{
+    DatError, DatReturn, EvdRefusal, Handle, Kind, Refusal, ReturnCodes, ReturnType, Subtype,
+};
 
 use super::debug;
 use super::frame::bad_argument;
@@ -96,23 +98,21 @@ pub(crate) extern "C" fn no_remote_segment(ep: Handle, call: &'static str) -> DA
     refuse(call, posted_to(ep), &error)
 }
 
+/// Refuses a call on an EVD.
+#[cold]
+#[inline(never)]
+pub(crate) fn evd_refused(call: &str, evd: Subject<'_>, refusal: EvdRefusal) -> DAT_RETURN {
+    debug::failed(call, evd, refusal.code(), &refusal)
+}
+
 /// Refuses a null event of a dequeue.
 #[cold]
 #[inline(never)]
 pub(crate) extern "C" fn no_event(owned: Owned<Evd>) -> DAT_RETURN {
     let handle = owned.handle();
     drop(owned);
-    let error = null_result(Subtype::InvalidArg2, "event");
-    refuse("dat_evd_dequeue", on_object("evd", handle), &error)
-}
-
-/// Refuses a dequeue that found no event for another reason than that there is
-/// none.
-#[cold]
-#[inline(never)]
-pub(crate) extern "C" fn dequeue_failed(evd: Handle, code: DatReturn) -> DAT_RETURN {
-    let error = DatError::explained(code, evd::why_refused(evd, 1, code));
-    refuse("dat_evd_dequeue", on_object("evd", evd), &error)
+    let refusal = null_result(Subtype::InvalidArg2, "event");
+    evd_refused("dat_evd_dequeue", on_object("evd", handle), refusal)
 }
 
 /// Refuses a call that could not own the EVD: the handle belongs to no provider,
@@ -125,42 +125,11 @@ pub(crate) extern "C" fn not_owned(
     code: DAT_RETURN,
 ) -> DAT_RETURN {
     let code = version::from_code(code);
-    let cause = match code.kind() {
-        Some(ReturnType::InvalidHandle) => {
-            let which = code.subtype().unwrap_or(Subtype::NoSubtype);
-            refused(handle, Kind::Evd, which).cause().to_owned()
-        }
-        _ => super::handles::ours(handle)
-            .map_or_else(String::new, |evd| evd::why_refused(evd, 1, code)),
+    let error = match (code.kind(), code.subtype()) {
+        (Some(ReturnType::InvalidHandle), Some(which)) => refused(handle, Kind::Evd, which),
+        _ => EvdRefusal::Waited.into(),
     };
-    let error = DatError::explained(code, cause);
     refuse(call, on("evd", handle), &error)
-}
-
-/// Refuses a wait on an EVD.
-#[cold]
-#[inline(never)]
-pub(crate) fn wait_failed(
-    evd: DAT_EVD_HANDLE,
-    threshold: DAT_COUNT,
-    code: DatReturn,
-) -> DAT_RETURN {
-    let cause = match (code.kind(), code.subtype()) {
-        (Some(ReturnType::InvalidParameter), Some(Subtype::InvalidArg4)) => {
-            null_result(Subtype::InvalidArg4, "event")
-                .cause()
-                .to_owned()
-        }
-        (Some(ReturnType::InvalidParameter), Some(Subtype::InvalidArg5)) => {
-            null_result(Subtype::InvalidArg5, "nmore")
-                .cause()
-                .to_owned()
-        }
-        _ => super::handles::ours(evd)
-            .map_or_else(String::new, |evd| evd::why_refused(evd, threshold, code)),
-    };
-    let error = DatError::explained(code, cause);
-    refuse("dat_evd_wait", on("evd", evd), &error)
 }
 
 /// Refuses a wait on a CNO.
@@ -169,9 +138,9 @@ pub(crate) fn wait_failed(
 pub(crate) fn cno_wait_failed(cno: DAT_HANDLE, code: DatReturn) -> DAT_RETURN {
     let cause = match code.kind() {
         Some(ReturnType::InvalidHandle) => waits_on(cno),
-        Some(ReturnType::InvalidParameter) => null_result(Subtype::InvalidArg3, "EVD handle")
-            .cause()
-            .to_owned(),
+        Some(ReturnType::InvalidParameter) => {
+            null_result(Subtype::InvalidArg3, "EVD handle").to_string()
+        }
         _ => "the device or the system refuses wake-ups; a line before this one says why, or see \
               `ulimit -n`"
             .into(),
@@ -181,9 +150,6 @@ pub(crate) fn cno_wait_failed(cno: DAT_HANDLE, code: DatReturn) -> DAT_RETURN {
 }
 
 /// Returns `DAT_INVALID_PARAMETER` for a null result pointer.
-pub(crate) fn null_result(argument: Subtype, what: &str) -> DatError {
-    bad_argument(
-        argument,
-        format!("the pointer for the {what} is null: expected the address of a variable for it"),
-    )
+pub(crate) const fn null_result(argument: Subtype, what: &'static str) -> EvdRefusal {
+    EvdRefusal::NullResult { argument, what }
 }

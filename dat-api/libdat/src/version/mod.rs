@@ -12,7 +12,7 @@ use dat_api::object::ep::EpFields;
 use dat_api::object::ia::{IaAttributes, IaInfo, NamedAttribute, PzSupport};
 use dat_api::object::srq::SrqState;
 use dat_api::types::{
-    DtoOperation, DtoStatus, EventData, ExtendedOperation, LmrSegment, MemPrivileges, RmrSegment,
+    DtoOperation, DtoStatus, ExtendedOperation, LmrSegment, MemPrivileges, RmrSegment,
 };
 use dat_api::{DatReturn, Result, Subtype};
 
@@ -129,6 +129,7 @@ pub(crate) fn dto(
 ///
 /// A peer of uDAPL 2.0 can take a receive by an RDMA write with immediate data. It puts nothing
 /// into the memory of that receive, so the length is 0 here, not that of the write.
+#[inline(always)]
 pub(crate) fn extended_dto(
     ep_handle: DAT_EP_HANDLE,
     cookie: u64,
@@ -148,7 +149,14 @@ pub(crate) fn extended_dto(
 ///
 /// # Safety
 /// None; that of a later version has.
-pub(crate) unsafe fn write_extension(_: *mut DAT_EVENT, _: EventData) {}
+#[inline(always)]
+pub(crate) unsafe fn write_extension(
+    _: *mut DAT_EVENT,
+    _: DtoStatus,
+    _: ExtendedOperation,
+    _: DAT_UINT32,
+) {
+}
 
 /// Converts a mask of endpoint members; `EpFields` has the bits of this version.
 pub(crate) fn ep_fields(mask: DAT_EP_PARAM_MASK) -> Result<EpFields> {

@@ -8,7 +8,7 @@ use core::ptr;
 use dat_api::handle::peek_at;
 use dat_api::object::ep::{Ep, kind};
 use dat_api::object::ia::{IaAttributes, IaInfo, NamedAttribute};
-use dat_api::types::{CompletionFlags, DtoStatus, EventData, ExtendedOperation, RmrSegment};
+use dat_api::types::{CompletionFlags, DtoStatus, ExtendedOperation, RmrSegment};
 use dat_api::{DatError, Kind, ReturnType, Subtype};
 
 use crate::abi::*;
@@ -315,6 +315,7 @@ pub(crate) fn provider_specific(info: &IaInfo) -> Vec<NamedAttribute> {
 }
 
 /// Returns the number and the data of an extended DTO's completion.
+#[inline(always)]
 pub(crate) fn extended_dto(
     ep_handle: DAT_EP_HANDLE,
     cookie: u64,
@@ -335,21 +336,18 @@ pub(crate) fn extended_dto(
     (DAT_IB_DTO_EVENT, data)
 }
 
-/// Writes the extension of an event, if it has one: the type, the status, and immediate
+/// Writes the extension of an extended DTO's completion: the type, the status, and immediate
 /// data if they were received.
 ///
 /// # Safety
 /// `place` is writable for one event. It need not be aligned.
-pub(crate) unsafe fn write_extension(place: *mut DAT_EVENT, data: EventData) {
-    let EventData::ExtendedDto {
-        status,
-        operation,
-        immediate,
-        ..
-    } = data
-    else {
-        return;
-    };
+#[inline(always)]
+pub(crate) unsafe fn write_extension(
+    place: *mut DAT_EVENT,
+    status: DtoStatus,
+    operation: ExtendedOperation,
+    immediate: DAT_UINT32,
+) {
     let (kind, is_receive) = match operation {
         ExtendedOperation::RdmaWriteImmed => (DAT_IB_RDMA_WRITE_IMMED, false),
         ExtendedOperation::RecvImmed => (DAT_IB_RDMA_WRITE_IMMED_DATA, true),

@@ -84,12 +84,15 @@ impl PeekedEvent {
         let queue = unsafe { self.queue.as_mut() };
         // SAFETY: as in `fast_queue`.
         unsafe { core::hint::assert_unchecked(queue.can_peek()) };
-        let written = queue.written();
+        let written = queue.written()?;
         let (evd, _) = open(&mut self.owned);
         // Read after the completions: an endpoint is counted before it posts what is discarded.
-        let is_all = evd.discarding.load(Ordering::Acquire) == 0
-            && evd.posted.attention.load(Ordering::Relaxed) == 0;
-        written.filter(|_| is_all)
+        if evd.discarding.load(Ordering::Acquire) != 0
+            || evd.posted.attention.load(Ordering::Relaxed) != 0
+        {
+            return None;
+        }
+        Some(written)
     }
 }
 
@@ -109,55 +112,103 @@ fn is_recv_consumers(cqe: &Cqe<'_>, slot: &Slot) -> bool {
     slot.armed_srq().is_none()
 }
 
-/// Consumes a CQE and passes its event to `with`; does nothing if the slow path has to take it.
+/// Returns the endpoint of a CQE, and its slot; `None` if the slow path has to find it.
+#[inline(always)]
+fn receiver(cqe: &Cqe<'_>) -> Option<(Handle, &'static Slot)> {
+    let context = cqe.context()?;
+    // SAFETY: the context of an endpoint's queue pair is the endpoint's handle.
+    Some(unsafe { Handle::known(context as usize) })
+}
+
+/// Consumes a CQE and passes its event to `with`; does nothing if another path has to take it.
 ///
 /// The kinds return separately: if they joined, LLVM would test the kind again.
 #[inline(always)]
-pub(super) fn take_fast<R>(cqe: Cqe<'_>, evd: Handle, with: impl FnOnce(Event) -> R) -> Option<R> {
-    let kind = cqe.kind();
-    if kind == CqeKind::Other {
-        return None;
-    }
-    let context = cqe.context()?;
-    // SAFETY: the context of an endpoint's queue pair is the endpoint's handle.
-    let (ep, slot) = unsafe { Handle::known(context as usize) };
+fn take_fast<R>(cqe: Cqe<'_>, evd: Handle, with: impl FnOnce(Event) -> R) -> Option<R> {
     let status = DtoStatus::Success;
-    let receive = |cookie, length| Event {
-        evd,
-        data: transfer(ep, cookie, status, length, DtoOperation::Receive),
-    };
-    match kind {
-        CqeKind::Recv if is_recv_consumers(&cqe, slot) => {
-            cqe.consume_recv(|wr_id, length| with(receive(wr_id, length)))
-        }
-        CqeKind::RecvInCqe if is_recv_consumers(&cqe, slot) => {
-            cqe.consume_in_cqe(|wr_id, length| with(receive(wr_id, length)))
-        }
-        CqeKind::RecvImm if is_recv_consumers(&cqe, slot) => {
-            let (op, immediate) = cqe.immediate();
-            let operation = extended(op, true)?;
-            cqe.consume_recv(|wr_id, length| {
-                let immediate = immediate_order(immediate);
-                let data = extended_transfer(ep, wr_id, status, length, operation, immediate);
+    match cqe.kind() {
+        CqeKind::Recv => {
+            let (ep, slot) = receiver(&cqe)?;
+            if !is_recv_consumers(&cqe, slot) {
+                return None;
+            }
+            cqe.consume_recv(|cookie, length| {
+                let data = transfer(ep, cookie, status, length, DtoOperation::Receive);
                 with(Event { evd, data })
             })
         }
-        CqeKind::Request if !slot.hooks().inspects_each() => match cqe.request_op() {
-            Some(op) if has_transfer(op) => {
-                let (cookie, wr_data) = cqe.consume_request()?;
-                let length = requested_length(wr_data);
-                let data = transfer(ep, cookie, status, length, operation(op));
-                Some(with(Event { evd, data }))
+        CqeKind::RecvInCqe => {
+            let (ep, slot) = receiver(&cqe)?;
+            if !is_recv_consumers(&cqe, slot) {
+                return None;
             }
-            _ => {
-                let operation = extended(cqe.extended_op()?, false)?;
-                let (cookie, wr_data) = cqe.consume_request()?;
-                let length = requested_length(wr_data);
-                let data = extended_transfer(ep, cookie, status, length, operation, 0);
-                Some(with(Event { evd, data }))
+            cqe.consume_in_cqe(|cookie, length| {
+                let data = transfer(ep, cookie, status, length, DtoOperation::Receive);
+                with(Event { evd, data })
+            })
+        }
+        CqeKind::Request => {
+            let (ep, slot) = receiver(&cqe)?;
+            let op = cqe.request_op()?;
+            if !has_transfer(op) || slot.hooks().inspects_each() {
+                return None;
             }
+            let (cookie, wr_data) = cqe.consume_request()?;
+            let data = transfer(ep, cookie, status, wr_data & wr_data::LENGTH, operation(op));
+            Some(with(Event { evd, data }))
+        }
+        CqeKind::RecvImm | CqeKind::Other => None,
+    }
+}
+
+/// As [`take_fast`], for the kinds that it does not take and that have extended events. They would
+/// need more registers than the others.
+#[inline(always)]
+fn take_extended<R>(cqe: Cqe<'_>, evd: Handle, with: impl FnOnce(Event) -> R) -> Option<R> {
+    let (ep, slot) = receiver(&cqe)?;
+    let event = |cookie, length: u32, operation, immediate| Event {
+        evd,
+        data: EventData::ExtendedDto {
+            ep,
+            cookie,
+            status: DtoStatus::Success,
+            length: length.into(),
+            operation,
+            immediate,
         },
+    };
+    match cqe.kind() {
+        CqeKind::RecvImm if is_recv_consumers(&cqe, slot) => {
+            let (op, immediate) = cqe.immediate();
+            let operation = extended(op, true)?;
+            let immediate = immediate_order(immediate);
+            cqe.consume_recv(|cookie, length| with(event(cookie, length, operation, immediate)))
+        }
+        CqeKind::Request if !slot.hooks().inspects_each() => {
+            let operation = extended(cqe.extended_op()?, false)?;
+            let (cookie, wr_data) = cqe.consume_request()?;
+            Some(with(event(cookie, wr_data & wr_data::LENGTH, operation, 0)))
+        }
         _ => None,
+    }
+}
+
+/// Takes the next event and passes it to `with`, if it is one of an extended operation, and all
+/// else is as for [`peek`].
+///
+/// # Errors
+/// The EVD, with nothing consumed: the slow path has to take the event.
+#[inline(always)]
+pub fn take_if_extended<R>(
+    mut owned: Owned<Evd>,
+    with: impl FnOnce(Event) -> R,
+) -> Result<R, Owned<Evd>> {
+    let handle = owned.handle();
+    let (evd, consumer) = open(&mut owned);
+    let cqe = consumer.fast_queue(evd).and_then(Queue::peek);
+    match cqe.and_then(|cqe| take_extended(cqe, handle, with)) {
+        Some(result) => Ok(result),
+        None => Err(owned),
     }
 }
 
@@ -283,7 +334,14 @@ fn event(completion: &Completion, ep: Handle, status: DtoStatus) -> EventData {
     };
     match extended(completion.op, with_imm) {
         None => transfer(ep, cookie, status, length, operation(completion.op)),
-        Some(op) => extended_transfer(ep, cookie, status, length, op, immediate),
+        Some(operation) => EventData::ExtendedDto {
+            ep,
+            cookie,
+            status,
+            length: length.into(),
+            operation,
+            immediate,
+        },
     }
 }
 
@@ -293,7 +351,8 @@ fn length(completion: &Completion) -> u32 {
     if is_receive(completion.op) {
         completion.byte_len
     } else {
-        requested_length(completion.imm)
+        // The endpoint stored it with the request: the device reports lengths of receives only.
+        completion.imm & wr_data::LENGTH
     }
 }
 
@@ -342,33 +401,6 @@ fn transfer(
         length: u64::from(length),
         operation,
     }
-}
-
-/// As [`transfer`], for extended transfers.
-#[inline(always)]
-fn extended_transfer(
-    ep: Handle,
-    cookie: u64,
-    status: DtoStatus,
-    length: u32,
-    operation: ExtendedOperation,
-    immediate: u32,
-) -> EventData {
-    EventData::ExtendedDto {
-        ep,
-        cookie,
-        status,
-        length: u64::from(length),
-        operation,
-        immediate,
-    }
-}
-
-/// Returns the length of a request, which the endpoint stored with the request: the device reports
-/// lengths of receives only.
-#[inline(always)]
-fn requested_length(wr_data: u32) -> u32 {
-    wr_data & wr_data::LENGTH
 }
 
 /// Translates a status of the engine.

@@ -335,7 +335,7 @@ impl Evd {
             ia: self.context.handle(),
             queue_length: self.queue_length(),
             enabled: self.state.is_enabled(),
-            waitable: self.state.is_waitable(),
+            waitable: self.is_waitable(),
             notification: self.notification(),
             cno: self.binding.cno(),
             flags: self.flags,
@@ -349,13 +349,6 @@ impl Evd {
             Attribute::Solicited => Notification::Solicited,
             Attribute::Threshold => Notification::Threshold,
         })
-    }
-
-    /// Returns whether it can be waited on.
-    #[inline(always)]
-    #[must_use]
-    pub fn is_waitable(&self) -> bool {
-        self.state.is_waitable()
     }
 
     /// Makes the EVD unwaitable: waits fail, and those in progress return at once.

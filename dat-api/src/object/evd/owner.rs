@@ -23,27 +23,20 @@ use dat_engine::{CompletionChannel, CompletionQueueHandle};
 use super::convert::peek;
 use super::pending::{Command, Overflow};
 use super::state::{CnoBinding, Evd, open};
-use super::streams::{Attachments, Attribute};
+use super::streams::{Attachments, Attribute, StreamKind};
 use crate::error::Result;
 use crate::handle::{self, EvdChange, Handle, NotOwned, Owned};
-use crate::status::{DatReturn, ReturnType, Subtype};
+use crate::refusal::EvdRefusal;
 use crate::types::{AsyncKind, AsyncReason, Event, EventData};
-
-pub(super) const STALE: DatReturn =
-    DatReturn::error(ReturnType::InvalidHandle, Subtype::InvalidHandle1);
-pub(super) const WAITED: DatReturn =
-    DatReturn::error(ReturnType::InvalidState, Subtype::InvalidStateEvdWaiter);
-pub(super) const EVD_FAILED: DatReturn =
-    DatReturn::error(ReturnType::InvalidState, Subtype::NoSubtype);
 
 /// Takes the first event of an EVD.
 ///
 /// # Errors
 /// `QUEUE_EMPTY`; `INVALID_STATE` if one of its completion queues has failed.
 #[inline(always)]
-pub fn dequeue(owned: Owned<Evd>) -> Result<Event, DatReturn> {
+pub fn dequeue(owned: Owned<Evd>) -> Result<Event, EvdRefusal> {
     let owned = match peek(owned) {
-        Ok(Err(empty)) => return Err(empty),
+        Ok(Err(code)) => return Err(EvdRefusal::Empty { code }),
         Ok(Ok(found)) => match found.take(|event| event) {
             Ok(event) => return Ok(event),
             Err(owned) => owned,
@@ -58,7 +51,7 @@ pub fn dequeue(owned: Owned<Evd>) -> Result<Event, DatReturn> {
 /// # Errors
 /// As [`dequeue`].
 #[inline(never)]
-pub fn dequeue_slow(owned: Owned<Evd>) -> Result<Event, DatReturn> {
+pub fn dequeue_slow(owned: Owned<Evd>) -> Result<Event, EvdRefusal> {
     dequeue_slow_with(owned, |event| event)
 }
 
@@ -71,13 +64,13 @@ pub fn dequeue_slow(owned: Owned<Evd>) -> Result<Event, DatReturn> {
 pub fn dequeue_slow_with<R>(
     mut owned: Owned<Evd>,
     with: impl FnOnce(Event) -> R,
-) -> Result<R, DatReturn> {
+) -> Result<R, EvdRefusal> {
     let handle = owned.handle();
     let (evd, consumer) = open(&mut owned);
     match consumer.next_slow(evd, |data| with(Event { evd: handle, data })) {
         Some(result) => Ok(result),
-        None if evd.state.has_failed() => Err(EVD_FAILED),
-        None => Err(evd.empty),
+        None if evd.state.has_failed() => Err(EvdRefusal::QueueFailed),
+        None => Err(EvdRefusal::Empty { code: evd.empty }),
     }
 }
 
@@ -85,10 +78,10 @@ pub fn dequeue_slow_with<R>(
 ///
 /// # Errors
 /// `INVALID_STATE` if there was none and one of its completion queues has failed.
-pub fn drain(mut owned: Owned<Evd>, events: &mut [Event]) -> Result<usize, DatReturn> {
+pub fn drain(mut owned: Owned<Evd>, events: &mut [Event]) -> Result<usize, EvdRefusal> {
     let (evd, consumer) = open(&mut owned);
     match consumer.drain(evd, events) {
-        0 if evd.state.has_failed() => Err(EVD_FAILED),
+        0 if evd.state.has_failed() => Err(EvdRefusal::QueueFailed),
         taken => Ok(taken),
     }
 }
@@ -97,13 +90,12 @@ pub fn drain(mut owned: Owned<Evd>, events: &mut [Event]) -> Result<usize, DatRe
 /// that blocks.
 ///
 /// # Errors
-/// `INVALID_HANDLE`; `INVALID_STATE` if a thread waits on the EVD.
+/// `Busy` if a thread waits on the EVD.
 #[inline(always)]
-pub fn own(handle: Handle) -> Result<Owned<Evd>, DatReturn> {
+pub fn own(handle: Handle) -> Result<Owned<Evd>, NotOwned> {
     match handle::own::<Evd>(handle) {
-        Ok(owned) => Ok(owned),
-        Err(NotOwned::Stale) => Err(STALE),
         Err(NotOwned::Busy) => own_when_free(handle),
+        owned => owned,
     }
 }
 
@@ -113,18 +105,18 @@ pub fn own(handle: Handle) -> Result<Owned<Evd>, DatReturn> {
 /// As [`own`].
 #[cold]
 #[inline(never)]
-pub fn own_when_free(handle: Handle) -> Result<Owned<Evd>, DatReturn> {
+pub fn own_when_free(handle: Handle) -> Result<Owned<Evd>, NotOwned> {
     let mut backoff = Backoff::new();
     loop {
-        if handle::pin::<Evd>(handle).ok_or(STALE)?.state.is_waited() {
-            return Err(WAITED);
+        let evd = handle::pin::<Evd>(handle).ok_or(NotOwned::Stale)?;
+        if evd.state.is_waited() {
+            return Err(NotOwned::Busy);
         }
+        drop(evd);
         match handle::own::<Evd>(handle) {
-            Ok(owned) => return Ok(owned),
-            Err(NotOwned::Stale) => return Err(STALE),
-            Err(NotOwned::Busy) => {}
+            Err(NotOwned::Busy) => backoff.wait(),
+            owned => return owned,
         }
-        backoff.wait();
     }
 }
 
@@ -260,16 +252,17 @@ impl Evd {
     /// Posts a software event that carries `pointer`.
     ///
     /// # Errors
-    /// `INVALID_PARAMETER` if the EVD was not created for software events; `QUEUE_FULL`.
-    pub fn post_software(&self, pointer: usize) -> Result<(), DatReturn> {
-        if !self.flags.contains(crate::types::EvdFlags::SOFTWARE) {
-            return Err(DatReturn::error(
-                ReturnType::InvalidParameter,
-                Subtype::InvalidArg1,
-            ));
+    /// The EVD was not created for software events, or is full.
+    pub fn post_software(&self, pointer: usize) -> Result<(), EvdRefusal> {
+        if !self.carries(StreamKind::Software) {
+            return Err(EvdRefusal::NoSoftware {
+                flags: self.flags.bits(),
+            });
         }
         if !self.posted.offer(EventData::Software { pointer }) {
-            return Err(DatReturn::error(ReturnType::QueueFull, Subtype::NoSubtype));
+            return Err(EvdRefusal::EvdFull {
+                length: self.queue_length(),
+            });
         }
         self.arrived();
         Ok(())

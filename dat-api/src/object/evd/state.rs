@@ -92,6 +92,13 @@ impl Evd {
         self.moves.read(read)
     }
 
+    /// Returns whether it can be waited on.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_waitable(&self) -> bool {
+        self.state.states.load(Ordering::SeqCst) & UNWAITABLE == 0
+    }
+
     /// An endpoint may have requests outstanding, from now on, that complete without an event.
     pub(crate) fn begin_discarding(&self) {
         self.discarding.fetch_add(1, Ordering::Relaxed);
@@ -270,12 +277,6 @@ impl EvdState {
     /// Returns whether arriving events trigger the CNO.
     pub(super) fn is_enabled(&self) -> bool {
         !self.is(DISABLED)
-    }
-
-    /// Returns whether the EVD can be waited on.
-    #[inline(always)]
-    pub(super) fn is_waitable(&self) -> bool {
-        !self.is(UNWAITABLE)
     }
 
     /// Returns how often the EVD was made unwaitable, modulo 2^32.

@@ -12,19 +12,13 @@ use dat_engine::wait::{
 };
 
 use super::convert::{PeekedEvent, peek};
-use super::owner::EVD_FAILED;
 use super::state::{Consumer, Evd, open};
 use super::streams::Attribute;
 use crate::error::Result;
 use crate::handle::Owned;
 use crate::object::steps::{Begun, Next, Slept, Steps};
-use crate::status::{DatReturn, ReturnType, Subtype};
+use crate::refusal::EvdRefusal;
 use crate::types::Event;
-
-const FAILED: DatReturn = DatReturn::error(ReturnType::InternalError, Subtype::NoSubtype);
-const INTERRUPTED: DatReturn = DatReturn::error(ReturnType::InterruptedCall, Subtype::NoSubtype);
-pub(crate) const TIMED_OUT: DatReturn =
-    DatReturn::error(ReturnType::TimeoutExpired, Subtype::NoSubtype);
 
 /// The timeout of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,14 +33,14 @@ pub enum Timeout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waited {
     /// The first event, or why there is none.
-    pub result: Result<Event, DatReturn>,
+    pub result: Result<Event, EvdRefusal>,
     /// The number of events that are left. Meaningful with an event, `TIMEOUT_EXPIRED` and
     /// `INTERRUPTED_CALL`.
     pub nmore: u32,
 }
 
-impl From<DatReturn> for Waited {
-    fn from(error: DatReturn) -> Self {
+impl From<EvdRefusal> for Waited {
+    fn from(error: EvdRefusal) -> Self {
         Self {
             result: Err(error),
             nmore: 0,
@@ -338,28 +332,21 @@ impl<O: BorrowMut<Owned<Evd>>> Drop for Waiting<O> {
 }
 
 impl Evd {
-    fn check_wait(&self, threshold: i32) -> Result<u32, DatReturn> {
-        let asked = u32::try_from(threshold).unwrap_or(0);
-        if asked == 0 || asked > self.queue_length() {
-            return Err(DatReturn::error(
-                ReturnType::InvalidParameter,
-                Subtype::InvalidArg3,
-            ));
+    fn check_wait(&self, threshold: i32) -> Result<u32, EvdRefusal> {
+        let (asked, most) = (threshold.cast_unsigned(), self.queue_length());
+        if threshold <= 0 || asked > most {
+            let asked = threshold;
+            return Err(EvdRefusal::Threshold { asked, most });
         }
         if self.state.has_failed() {
-            return Err(EVD_FAILED);
+            return Err(EvdRefusal::QueueFailed);
         }
-        let state = |subtype| Err(DatReturn::error(ReturnType::InvalidState, subtype));
-        if !self.state.is_waitable() {
-            return state(Subtype::InvalidStateEvdUnwaitable);
+        if !self.is_waitable() {
+            return Err(EvdRefusal::Unwaitable);
         }
         match self.state.attribute() {
-            Some(Attribute::Unsignalled) if asked != 1 => {
-                state(Subtype::InvalidStateEvdConfigNotify)
-            }
-            Some(Attribute::Solicited) if asked != 1 => {
-                state(Subtype::InvalidStateEvdConfigSolicited)
-            }
+            Some(Attribute::Unsignalled) if asked != 1 => Err(EvdRefusal::Unsignalled { asked }),
+            Some(Attribute::Solicited) if asked != 1 => Err(EvdRefusal::Solicited { asked }),
             _ => Ok(asked),
         }
     }
@@ -414,20 +401,21 @@ impl State {
         consumer: &mut Consumer,
         outcome: Option<WaitOutcome>,
     ) -> Option<Waited> {
-        let refused = |kind, subtype| Some(DatReturn::error(kind, subtype).into());
         if evd.state.is_aborted() {
-            return refused(ReturnType::Abort, Subtype::NoSubtype);
+            return Some(EvdRefusal::Aborted.into());
         }
         if evd.state.unwaitable_count() != self.unwaitable_count {
-            return refused(ReturnType::InvalidState, Subtype::InvalidStateEvdUnwaitable);
+            return Some(EvdRefusal::Unwaitable.into());
         }
         if evd.state.has_failed() {
-            return Some(EVD_FAILED.into());
+            return Some(EvdRefusal::QueueFailed.into());
         }
         let result = match outcome {
-            None => return Some(FAILED.into()),
-            Some(WaitOutcome::Interrupted) => Err(INTERRUPTED),
-            Some(WaitOutcome::TimedOut) if consumer.count(evd) < self.threshold => Err(TIMED_OUT),
+            None => return Some(EvdRefusal::DeviceFailed.into()),
+            Some(WaitOutcome::Interrupted) => Err(EvdRefusal::Interrupted),
+            Some(WaitOutcome::TimedOut) if consumer.count(evd) < self.threshold => {
+                Err(EvdRefusal::TimedOut)
+            }
             Some(outcome) => match consumer.next_event(evd) {
                 Some(data) => Ok(Event {
                     evd: evd.handle,
@@ -435,7 +423,7 @@ impl State {
                 }),
                 // The endpoint of the completions was reset after the poll.
                 None if outcome == WaitOutcome::Ready => return None,
-                None => Err(TIMED_OUT),
+                None => Err(EvdRefusal::TimedOut),
             },
         };
         Some(Waited {
@@ -563,8 +551,8 @@ pub fn dequeue_stamped(mut owned: Owned<Evd>) -> Result<Stamped> {
             event: Event { evd: handle, data },
             nanoseconds: consumer.last_stamp(),
         }),
-        None if evd.state.has_failed() => Err(EVD_FAILED.into()),
-        None => Err(evd.empty.into()),
+        None if evd.state.has_failed() => Err(EvdRefusal::QueueFailed.into()),
+        None => Err(EvdRefusal::Empty { code: evd.empty }.into()),
     }
 }
 

@@ -92,6 +92,9 @@ impl OwnOp {
 pub struct RequestQpn(pub u32);
 
 impl RequestQpn {
+    /// The bits of the queue pair.
+    pub const QPN: u32 = 0x00ff_ffff;
+
     /// Returns the opcode of the request, in a requester CQE.
     #[inline(always)]
     pub const fn request_opcode(self) -> u8 {
@@ -101,7 +104,7 @@ impl RequestQpn {
     /// Returns the queue pair, 24 bits, in CQEs of either version.
     #[inline(always)]
     pub const fn qpn(self) -> u32 {
-        self.0 & 0x00ff_ffff
+        self.0 & Self::QPN
     }
 }
 

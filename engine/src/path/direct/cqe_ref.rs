@@ -53,7 +53,7 @@ impl<'a> CqeRef<'a> {
         let Poller { ring, table, .. } = poller;
         Self {
             // SAFETY: this is the polling thread, and the table is borrowed.
-            found: unsafe { table.lookup.find(op_qpn.qpn()) },
+            found: unsafe { table.lookup.find(op_qpn) },
             ring,
             table,
             slot,

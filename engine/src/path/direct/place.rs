@@ -15,6 +15,7 @@ use mlx5_rings::mmio::prefetch;
 use mlx5_rings::receive::RecvConsumer;
 use mlx5_rings::scatter::{FirstSegment, scatter_to_first};
 use mlx5_rings::send::SendConsumer;
+use mlx5_rings::wire::RequestQpn;
 
 /// A value that is not a QP number: QP numbers have 24 bits.
 const NO_QPN: u32 = u32::MAX;
@@ -169,13 +170,14 @@ impl Lookup {
         unsafe { self.first.add(qpn as usize & self.mask) }
     }
 
-    /// Returns the live queue pair `qpn`, if it has its place.
+    /// Returns the live queue pair that a CQE names, if it has its place.
     ///
     /// # Safety
     /// The caller is the polling thread, and does not change its table, whose places these are,
     /// while the result is used.
     #[inline(always)]
-    pub(super) unsafe fn find<'a>(self, qpn: u32) -> Option<Found<'a>> {
+    pub(super) unsafe fn find<'a>(self, op_qpn: RequestQpn) -> Option<Found<'a>> {
+        let qpn = op_qpn.0 & RequestQpn::QPN;
         // SAFETY: required of the caller.
         let place = unsafe { self.first.add(qpn as usize & self.mask).as_ref() };
         if place.live_qpn.load(Ordering::Relaxed) != qpn {

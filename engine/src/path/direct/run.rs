@@ -150,15 +150,16 @@ impl CqeRef<'_> {
         let take = |returns: &mut Returns<'_>| {
             fill(out, |place| {
                 let slot = run.peek()?;
-                let qpn = slot.request_qpn().qpn();
+                let op_qpn = slot.request_qpn();
                 // SAFETY: this is the polling thread, whose table is borrowed.
-                let found = unsafe { lookup.find(qpn) }?;
+                let found = unsafe { lookup.find(op_qpn) }?;
                 if !found.takes_from(shared) {
                     return None;
                 }
                 // SAFETY: the completion of a receive of this queue, which was
                 // read.
                 let wr_id = unsafe { returns.take(slot.wqe_counter()) };
+                let qpn = op_qpn.qpn();
                 let pattern = Pattern::of(Completion { qpn, ..common });
                 *place = pattern.completion(wr_id, found.context(), slot.byte_count(), 0);
                 // SAFETY: `peek` has returned the entry.

@@ -68,7 +68,7 @@ impl Table {
         }
         for slot in group {
             // SAFETY: this is the polling thread, and the table is borrowed.
-            if let Some(found) = unsafe { lookup.find(slot.request_qpn().qpn()) } {
+            if let Some(found) = unsafe { lookup.find(slot.request_qpn()) } {
                 found.prefetch(slot.own_op().opcode().is_responder());
             }
         }

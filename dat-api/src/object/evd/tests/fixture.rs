@@ -16,6 +16,7 @@ use crate::object::evd::streams::FIRST_QUEUE;
 use crate::object::evd::{
     DtoRole, DtoStream, Evd, Timeout, Waited, dequeue, own, take_counted, wait,
 };
+use crate::refusal::EvdRefusal;
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{
     AsyncKind, AsyncReason, CompletionFlags, ConnectionKind, EvdFlags, EventData, PrivateData,
@@ -133,7 +134,7 @@ impl Fixture {
         self.evd.post_software(pointer).expect("room");
     }
 
-    pub(super) fn dequeue(&self) -> Result<EventData, DatReturn> {
+    pub(super) fn dequeue(&self) -> Result<EventData, EvdRefusal> {
         dequeue(own(self.handle())?).map(|event| {
             assert_eq!(event.evd, self.handle());
             event.data
@@ -143,7 +144,7 @@ impl Fixture {
     pub(super) fn wait(&self, timeout: Timeout, threshold: i32) -> Waited {
         let owned = match own(self.handle()) {
             Ok(owned) => owned,
-            Err(error) => return error.into(),
+            Err(error) => return EvdRefusal::from(error).into(),
         };
         let taken = take_counted(owned, threshold);
         let left = match taken {
@@ -157,7 +158,7 @@ impl Fixture {
         };
         match left {
             Ok(mut owned) => wait(&mut owned, timeout, threshold),
-            Err(error) => error.into(),
+            Err(error) => EvdRefusal::from(error).into(),
         }
     }
 

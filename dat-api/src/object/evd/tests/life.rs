@@ -62,7 +62,7 @@ fn evd_create_checks_length_then_flags() {
 #[test]
 fn evd_states_begin_enabled_and_waitable_and_follow_the_calls() {
     let fixture = Fixture::software(3);
-    let states = |evd: &Evd| (evd.state.is_enabled(), evd.state.is_waitable());
+    let states = |evd: &Evd| (evd.state.is_enabled(), evd.is_waitable());
     assert_eq!(states(&fixture.evd), (true, true));
     for _ in 0..2 {
         fixture.evd.disable();
@@ -92,7 +92,7 @@ fn evd_configuration_follows_the_streams() {
         let stream = fixture.evd.attach_dto(role, flags, &[]).expect("alone");
         assert_eq!(configured(), Some(notification));
         assert!(
-            fixture.evd.state.is_waitable(),
+            fixture.evd.is_waitable(),
             "notification and waitability are independent"
         );
         drop(stream);

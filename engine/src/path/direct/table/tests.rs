@@ -1,6 +1,7 @@
 use super::*;
 use crate::path::direct::record::Receives;
 use mlx5_rings::send::SendConsumer;
+use mlx5_rings::wire::RequestQpn;
 
 fn record(qpn: u32) -> Arc<Record> {
     let context = u64::from(qpn) << 32;
@@ -16,7 +17,7 @@ fn record(qpn: u32) -> Arc<Record> {
 
 fn context(table: &Table, qpn: u32) -> Option<u64> {
     // SAFETY: this thread alone uses the table.
-    unsafe { table.lookup.find(qpn) }.map(|found| found.context())
+    unsafe { table.lookup.find(RequestQpn(qpn)) }.map(|found| found.context())
 }
 
 #[test]
