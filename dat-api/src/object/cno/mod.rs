@@ -9,7 +9,7 @@
 //! | `pending.rs` | the pending triggers |
 //!
 //! # Which waiter gets a trigger
-//! An EVD triggers when an event arrives that notifies; see `evd/cno_binding.rs`. One waiter gets
+//! An EVD triggers when an event arrives that notifies; see `evd/owner.rs`. One waiter gets
 //! the trigger, and the agent gets it once too. Without a waiter the trigger stays pending, once
 //! for each EVD, and the next waiter gets it if the EVD still holds events; likewise for the agent.
 //! Unless the IA is strict, a wait that begins also returns an EVD that was returned before and

@@ -1,10 +1,10 @@
 //! The owner of an EVD takes events: it stages what the completion queues hold, processes the
 //! commands of other threads, and hands out the first event.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU8, Ordering};
 use std::collections::VecDeque;
 
-use dat_engine::wait::{ChannelFds, WatchedByte};
+use dat_engine::wait::ChannelFds;
 use dat_engine::{Arrival, Completion, ControlError};
 
 use super::Queue;
@@ -474,7 +474,7 @@ fn is_posted(data: &EventData) -> bool {
 impl Consumer {
     /// Returns the byte that the device writes with the next event, if it can come only from one
     /// completion queue.
-    pub(super) fn watched(&self, evd: &Evd) -> Option<WatchedByte<'_>> {
+    pub(super) fn watched(&self, evd: &Evd) -> Option<&AtomicU8> {
         match evd.posted.attention.load(Ordering::Relaxed) == 0 {
             true => self.queues.first()?.watched(),
             false => None,
