@@ -225,42 +225,32 @@ impl Rmr {
             inner.failed = false;
         }
         let wr_data = wr_data::of_bind(self.handle, inner.binds);
-        let context = match &lmr {
-            None => {
-                let unbind = Bind {
-                    window,
-                    wr_data,
-                    target: None,
-                    cookie,
-                    flags,
-                    zone,
-                };
-                // SAFETY: an unbind names no region; the rest is the caller's promise.
-                unsafe { ep.post_bind(unbind) }?
-            }
-            Some(lmr) => {
-                let posted = lmr.with_region(|region| {
-                    let bind = Bind {
-                        window,
-                        wr_data,
-                        target: Some(WindowTarget {
-                            region,
-                            addr: segment.address,
-                            length: segment.length,
-                            access: access_of(privileges),
-                        }),
-                        cookie,
-                        flags,
-                        zone,
-                    };
-                    // SAFETY: the region is registered as long as the binding uses the LMR, until
-                    // another bind is posted; the rest is the caller's promise.
-                    unsafe { ep.post_bind(bind) }
-                });
-                // Deregistered after the check: the IA is being closed.
-                posted.unwrap_or_else(|| Err(plain(no_lmr(segment.context))))?
-            }
+        let mut post = |target: Option<WindowTarget<'_>>| {
+            let bind = Bind {
+                window,
+                wr_data,
+                target,
+                cookie,
+                flags,
+                zone,
+            };
+            // SAFETY: the region, if any, is registered as long as the binding uses the LMR, until
+            // another bind is posted; the rest is the caller's promise.
+            unsafe { ep.post_bind(bind) }
         };
+        let posted = match &lmr {
+            None => Some(post(None)),
+            Some(lmr) => lmr.with_region(|region| {
+                post(Some(WindowTarget {
+                    region,
+                    addr: segment.address,
+                    length: segment.length,
+                    access: access_of(privileges),
+                }))
+            }),
+        };
+        // Deregistered after the check: the IA is being closed.
+        let context = posted.unwrap_or_else(|| Err(plain(no_lmr(segment.context))))?;
         inner.binds = inner.binds.wrapping_add(1);
         inner.bound = lmr.map(|lmr| Binding {
             _lmr: lmr,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use dat_engine::{Access, CompletionQueue, ConnectOptions, Endpoint, EndpointOptions};
 
 use super::completions::Unreported;
-use super::poster::Held;
+use super::poster::{Held, unsigned};
 use super::{Control, Ep, INLINE_BYTES, Streams};
 use crate::error::{DatError, Result};
 use crate::handle::{CompletionHooks, Handle};
@@ -39,10 +39,6 @@ impl Control {
             attributes: self.attributes,
         }
     }
-}
-
-pub(super) fn unsigned(count: i32) -> u32 {
-    u32::try_from(count).unwrap_or(0)
 }
 
 impl Plan {

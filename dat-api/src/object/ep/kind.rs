@@ -6,7 +6,9 @@
 //!
 //! Decision: `docs/decisions/020-two-post-paths.md`
 
-pub use super::request::Request;
+use dat_engine::SendOp;
+
+use crate::object::post::immediate_order;
 use crate::types::{AtomicOp, RmrSegment};
 
 /// The kind of a request, with what it has besides the local segments.
@@ -103,5 +105,85 @@ impl<R: Remote> Kind for CompareSwap<R> {
     fn request(self) -> Request {
         let Self(remote, compare, swap) = self;
         Request::Atomic(remote(), AtomicOp::CompareSwap { compare, swap })
+    }
+}
+
+/// A request, without its local segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// A send.
+    Send,
+    /// A read.
+    Read(RmrSegment),
+    /// A write.
+    Write(RmrSegment),
+    /// A write with immediate data.
+    WriteImmed(RmrSegment, u32),
+    /// An atomic operation.
+    Atomic(RmrSegment, AtomicOp),
+}
+
+impl Request {
+    /// Returns the name of the call in C; of the extensions, that of the header's macro.
+    pub(super) fn call(self) -> &'static str {
+        match self {
+            Self::Send => "dat_ep_post_send",
+            Self::Read(_) => "dat_ep_post_rdma_read",
+            Self::Write(_) => "dat_ep_post_rdma_write",
+            Self::WriteImmed(..) => "dat_ib_post_rdma_write_immed",
+            Self::Atomic(_, AtomicOp::FetchAdd(_)) => "dat_ib_post_fetch_and_add",
+            Self::Atomic(_, AtomicOp::CompareSwap { .. }) => "dat_ib_post_cmp_and_swap",
+        }
+    }
+
+    /// Returns the operation for the engine.
+    #[inline(always)]
+    pub(super) fn op(self) -> SendOp {
+        let of = |remote: RmrSegment| (remote.address, remote.context);
+        match self {
+            Self::Send => SendOp::Send,
+            Self::Read(remote) => {
+                let (remote_addr, rkey) = of(remote);
+                SendOp::Read { remote_addr, rkey }
+            }
+            Self::Write(remote) => {
+                let (remote_addr, rkey) = of(remote);
+                SendOp::Write { remote_addr, rkey }
+            }
+            Self::WriteImmed(remote, immediate) => {
+                let ((remote_addr, rkey), imm) = (of(remote), immediate_order(immediate));
+                SendOp::WriteImm {
+                    remote_addr,
+                    rkey,
+                    imm,
+                }
+            }
+            Self::Atomic(remote, AtomicOp::FetchAdd(add)) => {
+                let (remote_addr, rkey) = of(remote);
+                SendOp::FetchAdd {
+                    remote_addr,
+                    rkey,
+                    add,
+                }
+            }
+            Self::Atomic(remote, AtomicOp::CompareSwap { compare, swap }) => {
+                let (remote_addr, rkey) = of(remote);
+                SendOp::CompareSwap {
+                    remote_addr,
+                    rkey,
+                    compare,
+                    swap,
+                }
+            }
+        }
+    }
+
+    /// Returns whether it writes to the local segments instead of reading them.
+    #[inline(always)]
+    pub(super) fn fills_segments(self) -> bool {
+        match self {
+            Self::Send | Self::Write(_) | Self::WriteImmed(..) => false,
+            Self::Read(_) | Self::Atomic(..) => true,
+        }
     }
 }

@@ -9,9 +9,9 @@ use dat_engine::sync::Mutex;
 use dat_engine::{Endpoint, EndpointHandle, SendFlags, SendOp, SendRequest, cm};
 
 use super::attributes::{self, Request};
-use super::build::{Plan, bad, check_evd, check_zones, unsigned};
+use super::build::{Plan, bad, check_evd, check_zones};
 use super::completions::{self, HighMarks, Unreported, UnsignalledReceives};
-use super::poster::{Held, Poster};
+use super::poster::{Held, Poster, unsigned};
 use super::{Control, Ep, Streams, check, stale};
 use crate::error::Result;
 use crate::handle::{self, Handle, Reservation};

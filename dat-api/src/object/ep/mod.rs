@@ -4,7 +4,7 @@
 //!
 //! | part | used by |
 //! | --- | --- |
-//! | the poster (`poster.rs`, `post_recv.rs`, `post_request.rs`, `request.rs`) | posts; other calls of the consumer, which must not run at the same time (on a threadsafe IA the lock of posts ensures that) |
+//! | the poster (`poster.rs`, `post.rs`) | posts; other calls of the consumer, which must not run at the same time (on a threadsafe IA the lock of posts ensures that) |
 //! | the [`Control`], under a lock | calls of the consumer, the connection manager's thread, and threads that poll a failed completion |
 //! | the state, one word | read by all; changed under the control's lock, by the tables of [`crate::state`] |
 //!
@@ -43,8 +43,6 @@ use crate::status::{ReturnType, Subtype};
 use crate::types::{EpAttributes, EpState, EventData, PrivateData};
 
 mod attributes;
-#[allow(unsafe_code)]
-mod bind;
 mod build;
 mod completions;
 mod connect;
@@ -54,24 +52,19 @@ mod lifecycle;
 #[allow(unsafe_code)]
 mod modify;
 #[allow(unsafe_code)]
-mod post_list;
-#[allow(unsafe_code)]
-mod post_recv;
-#[allow(unsafe_code)]
-mod post_request;
+mod post;
 #[allow(unsafe_code)]
 mod poster;
-mod request;
 
 use completions::{HighMarks, Progress, Unreported, UnsignalledReceives};
 use poster::Poster;
 
 pub use super::ia::MAX_SEGMENTS;
 pub(crate) use attributes::DEFAULT_REQUESTS;
-pub(crate) use bind::Bind;
 pub use connect::Connect;
 pub(crate) use connect::manager_error;
 pub use modify::{EpChange, EpFields};
+pub(crate) use post::Bind;
 
 /// Sends and writes of up to this many bytes are posted as inline data: the device does not have to
 /// fetch them, and the caller may reuse the buffer at once.

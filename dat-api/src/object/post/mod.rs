@@ -10,7 +10,7 @@
 //!    is marked cold so that the fast path jumps to it; a program may still use it for every
 //!    message, as all posts through libibverbs do.
 //!
-//! [`recv`] has both paths for receives; those for requests are in `ep/post_request.rs`.
+//! [`recv`] has both paths for receives; those for requests are in `ep/post.rs`.
 //!
 //! Decisions:
 //! - `docs/decisions/020-two-post-paths.md`
