@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use super::evd::{Evd, StreamGuard, StreamKind};
-use super::ia::{AsyncEvd, AsyncStream, Ia, OpenRequest, in_use, stale};
+use super::ia::{AsyncEvd, AsyncStream, Ia, OpenRequest, in_use};
 use super::usage::Counted;
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle};
+use crate::object::stale;
 use crate::registry::{self, Entry, Key, Resolved};
 use crate::status::{ReturnType, Subtype};
 use crate::types::EvdFlags;
@@ -120,7 +121,9 @@ impl Ia {
     /// the same time, unless the IA is threadsafe. A graceful close succeeds only without such
     /// objects.
     pub unsafe fn close(handle: Handle, graceful: bool) -> Result<()> {
-        let ia = handle::pin::<Self>(handle).ok_or_else(stale)?.to_arc();
+        let ia = handle::pin::<Self>(handle)
+            .ok_or_else(stale::<Self>)?
+            .to_arc();
         ia.require_here()?;
         if graceful && has_shared_evd(&ia) {
             return Err(in_use(

@@ -10,6 +10,7 @@ use super::peer::PeerAddress;
 use super::{exhausted, of_another_ia};
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Reservation, Upcalls};
+use crate::object::stale;
 use crate::state::Call;
 use crate::status::{ReturnType, Subtype};
 use crate::types::PrivateData;
@@ -56,14 +57,6 @@ pub struct CrInfo {
     pub private_data: PrivateData,
     /// The endpoint that belongs to the request.
     pub local_ep: Option<Handle>,
-}
-
-fn stale() -> DatError {
-    DatError::new(
-        ReturnType::InvalidHandle,
-        Subtype::InvalidHandleCr,
-        "the handle names no connection request; it may have been answered",
-    )
 }
 
 impl Cr {
@@ -130,7 +123,7 @@ impl Cr {
     /// # Errors
     /// Section 3DAT, `dat_cr_accept`.
     pub fn accept(handle: Handle, ep: Option<Handle>, private_data: &[u8]) -> Result<()> {
-        let cr = handle::pin::<Self>(handle).ok_or_else(stale)?;
+        let cr = handle::pin::<Self>(handle).ok_or_else(stale::<Self>)?;
         let bad = |cause: String| {
             DatError::new(ReturnType::InvalidHandle, Subtype::InvalidHandleEp, cause)
         };
@@ -173,7 +166,7 @@ impl Cr {
     /// - `INVALID_HANDLE`.
     /// - `INVALID_PARAMETER`, argument 2: more private data than the connection manager carries.
     pub fn reject(handle: Handle, private_data: &[u8]) -> Result<()> {
-        let cr = handle::pin::<Self>(handle).ok_or_else(stale)?;
+        let cr = handle::pin::<Self>(handle).ok_or_else(stale::<Self>)?;
         let most = cr.ia.max_private_data();
         if private_data.len() > most {
             return Err(DatError::new(
@@ -186,7 +179,7 @@ impl Cr {
                 ),
             ));
         }
-        let request = cr.request.lock().take().ok_or_else(stale)?;
+        let request = cr.request.lock().take().ok_or_else(stale::<Self>)?;
         // The length fits: nothing else is refused.
         let rejected = request.reject(private_data);
         debug_assert!(rejected.is_ok());
@@ -205,10 +198,10 @@ impl Cr {
         handle: Handle,
         pass: impl FnOnce(&Ia, &mut Option<Request>) -> Result<()>,
     ) -> Result<()> {
-        let cr = handle::pin::<Self>(handle).ok_or_else(stale)?;
+        let cr = handle::pin::<Self>(handle).ok_or_else(stale::<Self>)?;
         let mut place = cr.request.lock();
         if place.is_none() {
-            return Err(stale());
+            return Err(stale::<Self>());
         }
         pass(&cr.ia, &mut place)?;
         drop(place);
@@ -242,14 +235,5 @@ impl Cr {
             None => {}
         }
         self.ia.unregister(self.handle);
-    }
-}
-
-impl core::fmt::Debug for Cr {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Cr")
-            .field("handle", &self.handle)
-            .field("remote_port", &self.remote_port)
-            .finish_non_exhaustive()
     }
 }

@@ -1,8 +1,11 @@
 //! The type of each kind of objects.
 
+use core::fmt;
+
 use crate::handle::{Kind, Object, Upcalls};
 
-/// Implements [`Object`] for the type of each kind; each kind appears once.
+/// Implements [`Object`] for the type of each kind, and formats it by its handle; each kind appears
+/// once.
 macro_rules! objects {
     ($($type:ty => $kind:ident,)*) => {
         $(
@@ -10,6 +13,12 @@ macro_rules! objects {
             unsafe impl Object for $type {
                 const KIND: Kind = Kind::$kind;
                 const UPCALLS: &'static Upcalls = &<$type>::UPCALLS;
+            }
+
+            impl fmt::Debug for $type {
+                fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.debug_tuple(stringify!($kind)).field(&self.handle()).finish()
+                }
             }
         )*
 

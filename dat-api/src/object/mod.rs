@@ -58,6 +58,7 @@ mod wr_data;
 pub use post::list::ListError;
 
 use crate::error::DatError;
+use crate::handle::{Kind, Object};
 use crate::status::{ReturnType, Subtype};
 
 /// Returns the cause for an object that belongs to another IA than the call.
@@ -67,6 +68,37 @@ pub(crate) fn of_another_ia(what: &str, its: &ia::Ia, expected: &ia::Ia) -> Stri
         its.handle().bits(),
         expected.handle().bits()
     )
+}
+
+/// The error if a handle names no object of this type.
+pub(crate) fn stale<T: Object>() -> DatError {
+    let (subtype, what) = match T::KIND {
+        Kind::Cr => (
+            Subtype::InvalidHandleCr,
+            "connection request; it may have been answered",
+        ),
+        Kind::Ep => (Subtype::InvalidHandleEp, "endpoint; it may have been freed"),
+        Kind::Evd => (Subtype::InvalidHandle1, "EVD; it may have been freed"),
+        Kind::Ia => (Subtype::InvalidHandleIa, "open IA"),
+        Kind::Lmr => (Subtype::InvalidHandleLmr, "LMR"),
+        Kind::Psp => (
+            Subtype::InvalidHandlePsp,
+            "public service point; it may have been freed",
+        ),
+        Kind::Pz => (Subtype::InvalidHandlePz, "protection zone"),
+        Kind::Rmr => (Subtype::InvalidHandleRmr, "RMR"),
+        Kind::Rsp => (
+            Subtype::InvalidHandleRsp,
+            "reserved service point; it may have been freed",
+        ),
+        Kind::Cno => (Subtype::InvalidHandleCno, "CNO; it may have been freed"),
+        Kind::Srq => (
+            Subtype::InvalidHandleSrq,
+            "shared receive queue; it may have been freed",
+        ),
+    };
+    let cause = format!("the handle names no {what}");
+    DatError::new(ReturnType::InvalidHandle, subtype, cause)
 }
 
 /// The error if no slot is left for another object.

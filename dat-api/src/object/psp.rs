@@ -8,9 +8,9 @@ use super::evd::Evd;
 use super::exhausted;
 use super::ia::Ia;
 use super::service_point::{EndpointSource, ServicePoint};
-use crate::error::{DatError, Result};
+use crate::error::Result;
 use crate::handle::{self, Handle, Reservation, Upcalls};
-use crate::status::{ReturnType, Subtype};
+use crate::object::stale;
 
 /// A public service point.
 pub struct Psp {
@@ -43,14 +43,6 @@ pub struct PspInfo {
     pub evd: Handle,
     /// Which side creates the endpoints.
     pub creator: EpCreator,
-}
-
-fn stale() -> DatError {
-    DatError::new(
-        ReturnType::InvalidHandle,
-        Subtype::InvalidHandlePsp,
-        "the handle names no public service point; it may have been freed",
-    )
 }
 
 impl Psp {
@@ -128,10 +120,10 @@ impl Psp {
     /// # Errors
     /// `INVALID_HANDLE`.
     pub fn free(handle: Handle) -> Result<()> {
-        let psp = handle::pin::<Self>(handle).ok_or_else(stale)?;
+        let psp = handle::pin::<Self>(handle).ok_or_else(stale::<Self>)?;
         psp.close();
         drop(psp);
-        handle::retire::<Self>(handle, |_| ()).ok_or_else(stale)?;
+        handle::retire::<Self>(handle, |_| ()).ok_or_else(stale::<Self>)?;
         Ok(())
     }
 
@@ -148,14 +140,5 @@ impl Psp {
         // A public service point has no reserved endpoint.
         let _ = self.point.close();
         self.ia.unregister(self.handle);
-    }
-}
-
-impl core::fmt::Debug for Psp {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Psp")
-            .field("handle", &self.handle)
-            .field("qualifier", &self.qualifier)
-            .finish_non_exhaustive()
     }
 }

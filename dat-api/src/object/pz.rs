@@ -1,6 +1,5 @@
 //! Protection zones: memory and endpoints of one zone may be used together.
 
-use core::fmt;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -9,6 +8,7 @@ use dat_engine::ProtectionDomain;
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Reservation, Upcalls};
 use crate::object::ia::Ia;
+use crate::object::stale;
 use crate::object::usage::{Counted, Usage};
 use crate::status::{ReturnType, Subtype};
 
@@ -67,7 +67,7 @@ impl Pz {
     /// # Errors
     /// The handle names no zone, or an object still uses it.
     pub fn free(handle: Handle) -> Result<()> {
-        let pz = handle::pin::<Self>(handle).ok_or_else(no_zone)?;
+        let pz = handle::pin::<Self>(handle).ok_or_else(stale::<Self>)?;
         if !pz.usage.close() {
             return Err(DatError::new(
                 ReturnType::InvalidState,
@@ -80,7 +80,7 @@ impl Pz {
         }
         pz.ia.unregister(handle);
         drop(pz);
-        handle::retire::<Self>(handle, |_| ()).ok_or_else(no_zone)?;
+        handle::retire::<Self>(handle, |_| ()).ok_or_else(stale::<Self>)?;
         Ok(())
     }
 
@@ -98,20 +98,7 @@ impl Counted for Pz {
     }
 }
 
-impl fmt::Debug for Pz {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pz")
-            .field("handle", &self.handle)
-            .field("users", &self.usage.count())
-            .finish_non_exhaustive()
-    }
-}
-
 /// The error for a handle that names no zone, or one that cannot be used here.
-pub(crate) fn stale(cause: impl Into<Cow<'static, str>>) -> DatError {
+pub(crate) fn unusable(cause: impl Into<Cow<'static, str>>) -> DatError {
     DatError::new(ReturnType::InvalidHandle, Subtype::InvalidHandlePz, cause)
-}
-
-fn no_zone() -> DatError {
-    stale("the handle names no protection zone")
 }

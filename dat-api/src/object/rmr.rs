@@ -14,7 +14,6 @@
 //!
 //! Decision: `docs/decisions/032-rmr-is-a-type-1-window.md`
 
-use core::fmt;
 use std::sync::Arc;
 
 use dat_engine::sync::Mutex;
@@ -28,8 +27,8 @@ use super::wr_data;
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Reservation, Upcalls};
 use crate::object::exhausted;
+use crate::object::stale;
 use crate::refusal::{Refusal, Unusable};
-use crate::status::{ReturnType, Subtype};
 use crate::types::{CompletionFlags, LmrSegment, MemPrivileges};
 
 /// A remote memory region.
@@ -95,7 +94,7 @@ impl Rmr {
     /// - `DAT_MODEL_NOT_SUPPORTED`: the device has no windows (`max_rmrs` is 0).
     /// - `DAT_INSUFFICIENT_RESOURCES`: no more windows, or handles.
     pub fn create(pz: &Arc<Pz>) -> Result<Arc<Self>> {
-        let used = Use::of(pz).ok_or_else(|| pz::stale("the zone is being freed"))?;
+        let used = Use::of(pz).ok_or_else(|| pz::unusable("the zone is being freed"))?;
         let place = Reservation::new().ok_or_else(exhausted)?;
         let window = pz.domain().alloc_window()?;
         let rmr = Arc::new(Self {
@@ -315,10 +314,10 @@ impl Rmr {
     /// # Errors
     /// The handle names no RMR.
     pub fn free(handle: Handle) -> Result<()> {
-        let rmr = handle::pin::<Self>(handle).ok_or_else(stale)?;
+        let rmr = handle::pin::<Self>(handle).ok_or_else(stale::<Self>)?;
         rmr.pz.ia().unregister(handle);
         drop(rmr);
-        let rmr = handle::retire::<Self>(handle, |_| ()).ok_or_else(stale)?;
+        let rmr = handle::retire::<Self>(handle, |_| ()).ok_or_else(stale::<Self>)?;
         rmr.end();
         Ok(())
     }
@@ -368,22 +367,5 @@ fn access_of(privileges: MemPrivileges) -> Access {
 fn no_lmr(context: u32) -> Refusal {
     Refusal::BadTarget {
         why: Unusable::NoLmr { context },
-    }
-}
-
-fn stale() -> DatError {
-    DatError::new(
-        ReturnType::InvalidHandle,
-        Subtype::InvalidHandleRmr,
-        "the handle names no RMR",
-    )
-}
-
-impl fmt::Debug for Rmr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rmr")
-            .field("handle", &self.handle)
-            .field("bound", &self.query().bound)
-            .finish_non_exhaustive()
     }
 }

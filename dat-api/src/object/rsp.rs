@@ -15,6 +15,7 @@ use super::service_point::{EndpointSource, ServicePoint};
 use super::{exhausted, of_another_ia};
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Reservation, Upcalls};
+use crate::object::stale;
 use crate::status::{ReturnType, Subtype};
 
 /// A reserved service point.
@@ -36,14 +37,6 @@ pub struct RspInfo {
     pub evd: Handle,
     /// The reserved endpoint; `None` if the provider creates one for the request.
     pub ep: Option<Handle>,
-}
-
-fn stale() -> DatError {
-    DatError::new(
-        ReturnType::InvalidHandle,
-        Subtype::InvalidHandleRsp,
-        "the handle names no reserved service point; it may have been freed",
-    )
 }
 
 impl Rsp {
@@ -120,10 +113,10 @@ impl Rsp {
     /// # Errors
     /// `INVALID_HANDLE`.
     pub fn free(handle: Handle) -> Result<()> {
-        let rsp = handle::pin::<Self>(handle).ok_or_else(stale)?;
+        let rsp = handle::pin::<Self>(handle).ok_or_else(stale::<Self>)?;
         rsp.close();
         drop(rsp);
-        handle::retire::<Self>(handle, |_| ()).ok_or_else(stale)?;
+        handle::retire::<Self>(handle, |_| ()).ok_or_else(stale::<Self>)?;
         Ok(())
     }
 
@@ -140,14 +133,5 @@ impl Rsp {
             ep.release();
         }
         self.ia.unregister(self.handle);
-    }
-}
-
-impl core::fmt::Debug for Rsp {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Rsp")
-            .field("handle", &self.handle)
-            .field("info", &self.info)
-            .finish_non_exhaustive()
     }
 }

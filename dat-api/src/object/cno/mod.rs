@@ -31,7 +31,6 @@ mod protocol;
 mod sync;
 mod wait;
 
-use core::fmt;
 use core::ops::DerefMut;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -49,6 +48,7 @@ use super::ia::Ia;
 use super::usage::{Counted, Usage};
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Reservation, Upcalls};
+use crate::object::stale;
 use crate::status::{ReturnType, Subtype};
 
 pub use self::agent::Agent;
@@ -207,7 +207,9 @@ impl Cno {
     /// # Errors
     /// `INVALID_HANDLE`; `INVALID_STATE` while EVDs are bound to it or threads wait on it.
     pub fn free(handle: Handle) -> Result<()> {
-        let cno = handle::pin::<Self>(handle).ok_or_else(stale)?.to_arc();
+        let cno = handle::pin::<Self>(handle)
+            .ok_or_else(stale::<Self>)?
+            .to_arc();
         if !cno.usage.close() {
             return Err(DatError::new(
                 ReturnType::InvalidState,
@@ -250,14 +252,6 @@ impl Cno {
     }
 }
 
-impl fmt::Debug for Cno {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cno")
-            .field("handle", &self.handle)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Waiter {
     /// Returns a new waiter.
     fn new() -> Result<Arc<Self>> {
@@ -271,14 +265,5 @@ fn no_descriptors(error: &ControlError) -> DatError {
         ReturnType::InsufficientResources,
         Subtype::ResourceMemory,
         format!("the wake-up descriptors of a CNO cannot be created: {error}"),
-    )
-}
-
-/// The error if the handle names no CNO.
-fn stale() -> DatError {
-    DatError::new(
-        ReturnType::InvalidHandle,
-        Subtype::InvalidHandleCno,
-        "the handle names no CNO; it may have been freed",
     )
 }

@@ -12,12 +12,13 @@ use dat_engine::wait::{
     WaitCounters, WaitOutcome, WaitPolicy, wait_on,
 };
 
+use super::Cno;
 use super::protocol::{self, EvdPoller, Finder, Held, WaitEnd};
-use super::{Cno, stale};
 use crate::error::Result;
 use crate::handle::{self, Handle};
 use crate::object::counters::WaitCounts;
 use crate::object::evd::{PollMode, Timeout, poll_for_cno};
+use crate::object::stale;
 use crate::object::steps::{Begun, Next, Slept, Steps};
 use crate::object::usage::Use;
 use crate::status::{DatReturn, ReturnType, Subtype};
@@ -96,7 +97,7 @@ pub fn begin(cno: Handle, timeout: Timeout) -> Begun<Waiting> {
         .map(|cno| cno.to_arc())
         .and_then(|cno| Use::of(&cno));
     let Some(cno) = cno else {
-        return Begun::Over(Err(stale().into()));
+        return Begun::Over(Err(stale::<Cno>().into()));
     };
     let mut polls = WaitPolls {
         poller: Poller::new(Use::clone(&cno), Finder::Waiter),

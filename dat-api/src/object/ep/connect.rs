@@ -14,10 +14,11 @@ use dat_engine::cm::{
 };
 use dat_engine::{ControlError, EndpointAddress, EndpointHandle, Greeting};
 
-use super::{Control, Ep, check, stale};
+use super::{Control, Ep, check};
 use crate::error::{DatError, Result};
 use crate::handle;
 use crate::object::of_another_ia;
+use crate::object::stale;
 use crate::object::usage::Use;
 use crate::state::{self, Call, Trigger};
 use crate::status::{ReturnType, Subtype};
@@ -90,7 +91,9 @@ impl Ep {
     }
 
     fn begin(&self, how: &Connect<'_>, arguments: &Arguments) -> Result<()> {
-        let me = handle::pin::<Self>(self.handle).ok_or_else(stale)?.to_arc();
+        let me = handle::pin::<Self>(self.handle)
+            .ok_or_else(stale::<Self>)?
+            .to_arc();
         let control = &mut *self.control();
         if control.connect.is_none() {
             return Err(DatError::new(
@@ -247,7 +250,7 @@ impl Ep {
                 state,
             ));
         }
-        let used = Use::of(self).ok_or_else(stale)?;
+        let used = Use::of(self).ok_or_else(stale::<Self>)?;
         self.step(&mut control, Trigger::Reserve);
         Ok(used)
     }

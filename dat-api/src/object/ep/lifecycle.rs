@@ -12,7 +12,7 @@ use super::attributes::{self, Request};
 use super::build::{Plan, bad, check_evd, check_zones};
 use super::completions::{self, HighMarks, Unreported, UnsignalledReceives};
 use super::poster::{Held, Poster, unsigned};
-use super::{Control, Ep, Streams, check, stale};
+use super::{Control, Ep, Streams, check};
 use crate::error::Result;
 use crate::handle::{self, Handle, Reservation};
 use crate::object::counters::Refused;
@@ -21,6 +21,7 @@ use crate::object::ia::Ia;
 use crate::object::post::Posting;
 use crate::object::pz::Pz;
 use crate::object::srq::Srq;
+use crate::object::stale;
 use crate::object::usage::{Counted, Usage, Use};
 use crate::object::{exhausted, of_another_ia};
 use crate::state::{self, Call, Trigger};
@@ -425,15 +426,15 @@ impl Ep {
     /// # Safety
     /// No post and no bind to this endpoint runs at the same time, unless its IA is threadsafe.
     pub unsafe fn free(handle: Handle) -> Result<()> {
-        let ep = handle::pin::<Self>(handle).ok_or_else(stale)?;
+        let ep = handle::pin::<Self>(handle).ok_or_else(stale::<Self>)?;
         check(Call::Free, "freeing", ep.state())?;
         if !ep.usage().close() {
-            return Err(stale());
+            return Err(stale::<Self>());
         }
         // SAFETY: the caller's promise.
         unsafe { ep.dismantle() };
         drop(ep);
-        handle::retire::<Self>(handle, |_| ()).ok_or_else(stale)?;
+        handle::retire::<Self>(handle, |_| ()).ok_or_else(stale::<Self>)?;
         Ok(())
     }
 

@@ -36,10 +36,10 @@ use super::post::Posting;
 use super::pz::Pz;
 use super::srq::{Reporting, Srq};
 use super::usage::{Counted, Usage, Use};
-use crate::error::{DatError, Result};
+use crate::error::Result;
 use crate::handle::{self, Handle, Upcalls};
+use crate::object::stale;
 use crate::state::{self, Call, To, Trigger};
-use crate::status::{ReturnType, Subtype};
 use crate::types::{EpAttributes, EpState, EventData, PrivateData};
 
 mod attributes;
@@ -448,15 +448,7 @@ impl Ep {
 
 /// Returns the endpoint that a handle names.
 pub(crate) fn find(handle: Handle) -> Result<Arc<Ep>> {
-    Ok(handle::pin::<Ep>(handle).ok_or_else(stale)?.to_arc())
-}
-
-fn stale() -> DatError {
-    DatError::new(
-        ReturnType::InvalidHandle,
-        Subtype::InvalidHandleEp,
-        "the handle names no endpoint; it may have been freed",
-    )
+    Ok(handle::pin::<Ep>(handle).ok_or_else(stale::<Ep>)?.to_arc())
 }
 
 fn check(call: Call, what: &str, state: EpState) -> Result<()> {
@@ -486,14 +478,5 @@ fn state_of(word: u32) -> EpState {
 impl Counted for Ep {
     fn usage(&self) -> &Usage {
         &self.usage
-    }
-}
-
-impl core::fmt::Debug for Ep {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Ep")
-            .field("handle", &self.handle)
-            .field("state", &self.state())
-            .finish_non_exhaustive()
     }
 }

@@ -22,6 +22,7 @@ use crate::handle::{self, Handle, Reservation, Upcalls};
 use crate::object::counters::{Counters, WaitCounts};
 use crate::object::exhausted;
 use crate::object::ia::Ia;
+use crate::object::stale;
 use crate::object::usage::{Counted, Usage};
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::EvdFlags;
@@ -145,7 +146,7 @@ impl Evd {
     /// `INVALID_HANDLE`; `INVALID_STATE` if an endpoint, a service point or its IA still reports to
     /// it.
     pub fn free(handle: Handle) -> Result<()> {
-        let evd = handle::pin::<Self>(handle).ok_or_else(stale)?;
+        let evd = handle::pin::<Self>(handle).ok_or_else(stale::<Self>)?;
         if !evd.usage.close() {
             return Err(DatError::new(
                 ReturnType::InvalidState,
@@ -209,15 +210,6 @@ fn check_length(asked: i32, most: u32) -> Result<u32> {
     Ok(length)
 }
 
-/// The error if the handle names no EVD.
-pub(super) fn stale() -> DatError {
-    DatError::new(
-        ReturnType::InvalidHandle,
-        Subtype::InvalidHandle1,
-        "the handle names no EVD; it may have been freed",
-    )
-}
-
 impl Evd {
     /// Makes the EVD hold at least `min_qlen` events: more or fewer than before, but never fewer
     /// than the streams attached to it can have outstanding. No event is lost, including those that
@@ -268,7 +260,7 @@ impl Evd {
         let counted = Arc::new(EventCount::default());
         let command = Command::Count(Arc::clone(&counted));
         if self.send_and_wait(command, |_| false) == CommandResult::Freed {
-            return Err(stale());
+            return Err(stale::<Self>());
         }
         let refused = |subtype, cause| Err(DatError::new(ReturnType::InvalidState, subtype, cause));
         let (events, awaited) = (

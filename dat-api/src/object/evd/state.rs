@@ -1,7 +1,6 @@
 //! The parts of an EVD: what any thread may touch, and what only its owner does.
 
 use core::cell::UnsafeCell;
-use core::fmt;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -111,17 +110,6 @@ impl Evd {
 
     pub(super) fn attachments(&self) -> MutexGuard<'_, Attachments> {
         self.attachments.lock()
-    }
-}
-
-impl fmt::Debug for Evd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Evd")
-            .field("handle", &self.handle)
-            .field("flags", &self.flags)
-            .field("queue_length", &self.queue_length())
-            .field("state", &self.state)
-            .finish_non_exhaustive()
     }
 }
 

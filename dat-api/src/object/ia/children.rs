@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::handle::{Handle, Kind, Object, Reservation, Upcalls};
 use crate::object::counters::Counters;
+use crate::object::{ia::Ia, stale};
 use dat_engine::sync::Mutex;
 
 /// The order in which an abrupt close frees objects: an object before those that it uses. The IA's
@@ -56,21 +57,8 @@ pub(super) struct Remaining {
 }
 
 impl Children {
-    /// Publishes an object that the consumer created.
-    pub(super) fn publish<T: Object>(&self, place: Reservation, object: &Arc<T>) -> Result<Handle> {
-        self.enter(place, object, true)
-    }
-
-    /// Publishes an object that the provider created.
-    pub(super) fn publish_own<T: Object>(
-        &self,
-        place: Reservation,
-        object: &Arc<T>,
-    ) -> Result<Handle> {
-        self.enter(place, object, false)
-    }
-
-    fn enter<T: Object>(
+    /// Publishes an object, which the consumer created, or the provider.
+    pub(super) fn publish<T: Object>(
         &self,
         place: Reservation,
         object: &Arc<T>,
@@ -78,7 +66,7 @@ impl Children {
     ) -> Result<Handle> {
         let mut state = self.0.lock();
         if state.closed {
-            return Err(super::stale());
+            return Err(stale::<Ia>());
         }
         // Under the lock: a close finds the object listed and live, or the object is not published
         // at all.
@@ -233,7 +221,7 @@ mod tests {
 
     fn add<T: Object>(children: &Children, thing: T) -> Result<Handle> {
         let place = Reservation::new().expect("a slot");
-        children.publish(place, &Arc::new(thing))
+        children.publish(place, &Arc::new(thing), true)
     }
 
     #[test]
@@ -277,7 +265,7 @@ mod tests {
         let children = Children::default();
         let place = Reservation::new().expect("a slot");
         let handle = children
-            .publish_own(place, &Arc::new(TestObject::<1>))
+            .publish(place, &Arc::new(TestObject::<1>), false)
             .expect("open");
         let left = children.close(true).expect("nothing of the consumer");
         assert_eq!(left.len(), 1);

@@ -1,8 +1,9 @@
 //! Closing an IA.
 
-use super::{Ia, reports, stale};
+use super::{Ia, reports};
 use crate::error::{DatError, Result};
 use crate::handle;
+use crate::object::stale;
 use crate::status::{ReturnType, Subtype};
 
 impl Ia {
@@ -16,7 +17,7 @@ impl Ia {
     /// As for [`Ia::close`].
     pub(in crate::object) unsafe fn end(&self, graceful: bool) -> Result<()> {
         let left = self.children.close(graceful).map_err(|refusal| {
-            refusal.map_or_else(stale, |left| {
+            refusal.map_or_else(stale::<Ia>, |left| {
                 in_use(format!(
                     "{left}: free these first, or close with DAT_CLOSE_ABRUPT_FLAG"
                 ))

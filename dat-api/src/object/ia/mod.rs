@@ -27,7 +27,6 @@ mod service_points;
 mod transport;
 mod watch;
 
-use core::fmt;
 use core::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -236,7 +235,7 @@ impl Ia {
     /// # Errors
     /// The IA is being closed; the object has not been published.
     pub(crate) fn publish<T: Object>(&self, place: Reservation, object: &Arc<T>) -> Result<Handle> {
-        self.children.publish(place, object)
+        self.children.publish(place, object, true)
     }
 
     /// Publishes an object that does not keep the IA from being closed gracefully: a connection
@@ -249,7 +248,7 @@ impl Ia {
         place: Reservation,
         object: &Arc<T>,
     ) -> Result<Handle> {
-        self.children.publish_own(place, object)
+        self.children.publish(place, object, false)
     }
 
     /// Gives an object of the provider to the consumer: from now on it keeps the IA from being
@@ -339,24 +338,4 @@ impl Ia {
             ),
         ))
     }
-}
-
-impl fmt::Debug for Ia {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ia")
-            .field("handle", &self.handle)
-            .field("name", &self.name)
-            .field("device", &self.device)
-            .field("port", &self.port)
-            .finish_non_exhaustive()
-    }
-}
-
-/// The error if the handle names no IA.
-pub(super) fn stale() -> DatError {
-    DatError::new(
-        ReturnType::InvalidHandle,
-        Subtype::InvalidHandleIa,
-        "the handle names no open IA",
-    )
 }

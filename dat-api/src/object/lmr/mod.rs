@@ -8,7 +8,6 @@ mod register;
 mod shared;
 mod table;
 
-use core::fmt;
 use std::sync::Arc;
 
 use dat_engine::MemoryRegion;
@@ -18,6 +17,7 @@ use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Reservation, Upcalls};
 use crate::object::ia::Ia;
 use crate::object::pz::{self, Pz};
+use crate::object::stale;
 use crate::object::usage::{Counted, Usage, Use};
 use crate::object::{exhausted, of_another_ia};
 use crate::status::{ReturnType, Subtype};
@@ -134,10 +134,10 @@ impl Lmr {
         privileges: MemPrivileges,
     ) -> Result<Arc<Self>> {
         if !Arc::ptr_eq(pz.ia(), ia) {
-            return Err(pz::stale(of_another_ia("protection zone", pz.ia(), ia)));
+            return Err(pz::unusable(of_another_ia("protection zone", pz.ia(), ia)));
         }
         let (address, length) = range_of(ia, kind)?;
-        let pz = Use::of(pz).ok_or_else(|| pz::stale("the zone is being freed"))?;
+        let pz = Use::of(pz).ok_or_else(|| pz::unusable("the zone is being freed"))?;
         let place = Reservation::new().ok_or_else(exhausted)?;
         let name = match kind {
             MemoryKind::SharedVirtual { identifier, .. } => {
@@ -244,7 +244,7 @@ impl Lmr {
     /// # Errors
     /// The handle names no LMR, or an RMR is bound to it.
     pub fn free(handle: Handle) -> Result<()> {
-        let lmr = handle::pin::<Self>(handle).ok_or_else(stale)?;
+        let lmr = handle::pin::<Self>(handle).ok_or_else(stale::<Self>)?;
         if !lmr.usage.close() {
             return Err(in_use(
                 "an RMR is bound to the region: unbind or free it first",
@@ -262,7 +262,7 @@ impl Lmr {
         ia.copy_payloads();
         ia.unregister(handle);
         drop(lmr);
-        let lmr = handle::retire::<Self>(handle, |_| ()).ok_or_else(stale)?;
+        let lmr = handle::retire::<Self>(handle, |_| ()).ok_or_else(stale::<Self>)?;
         lmr.end();
         Ok(())
     }
@@ -308,15 +308,6 @@ impl Lmr {
     }
 }
 
-impl fmt::Debug for Lmr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lmr")
-            .field("handle", &self.handle)
-            .field("info", &self.info)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Counted for Lmr {
     fn usage(&self) -> &Usage {
         &self.usage
@@ -331,7 +322,7 @@ fn range_of(ia: &Arc<Ia>, kind: MemoryKind) -> Result<(usize, u64)> {
             address, length, ..
         } => (address, length),
         MemoryKind::Lmr { source } => {
-            let source = handle::pin::<Lmr>(source).ok_or_else(stale)?;
+            let source = handle::pin::<Lmr>(source).ok_or_else(stale::<Lmr>)?;
             if !Arc::ptr_eq(source.pz.ia(), ia) {
                 return Err(DatError::new(
                     ReturnType::InvalidHandle,
@@ -399,12 +390,4 @@ pub(crate) fn find(context: u32) -> Option<Arc<Lmr>> {
     let lmr = handle::pin::<Lmr>(table::handle_of(context)?)?.to_arc();
     // The row may hold another LMR since.
     (lmr.info.lmr_context == context).then_some(lmr)
-}
-
-fn stale() -> DatError {
-    DatError::new(
-        ReturnType::InvalidHandle,
-        Subtype::InvalidHandleLmr,
-        "the handle names no LMR",
-    )
 }

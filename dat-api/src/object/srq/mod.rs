@@ -13,6 +13,7 @@ use super::usage::{Counted, Usage, Use};
 use super::{exhausted, of_another_ia};
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Reservation, Upcalls};
+use crate::object::stale;
 use crate::status::{ReturnType, Subtype};
 use crate::types::SrqAttributes;
 
@@ -74,14 +75,6 @@ pub enum SrqState {
     Operational = 0,
     /// The device reported an error of the queue.
     Error = 1,
-}
-
-fn stale() -> DatError {
-    DatError::new(
-        ReturnType::InvalidHandle,
-        Subtype::InvalidHandleSrq,
-        "the handle names no shared receive queue; it may have been freed",
-    )
 }
 
 fn bad_attribute(cause: String) -> DatError {
@@ -231,7 +224,7 @@ impl Srq {
     /// # Errors
     /// `INVALID_HANDLE`; `INVALID_STATE` if an endpoint uses it.
     pub fn free(handle: Handle) -> Result<()> {
-        let srq = handle::pin::<Self>(handle).ok_or_else(stale)?;
+        let srq = handle::pin::<Self>(handle).ok_or_else(stale::<Self>)?;
         if !srq.usage.close() {
             return Err(DatError::new(
                 ReturnType::InvalidState,
@@ -244,7 +237,7 @@ impl Srq {
         }
         srq.leave();
         drop(srq);
-        handle::retire::<Self>(handle, |_| ()).ok_or_else(stale)?;
+        handle::retire::<Self>(handle, |_| ()).ok_or_else(stale::<Self>)?;
         Ok(())
     }
 
@@ -308,14 +301,5 @@ impl Srq {
 impl Counted for Srq {
     fn usage(&self) -> &Usage {
         &self.usage
-    }
-}
-
-impl core::fmt::Debug for Srq {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Srq")
-            .field("handle", &self.handle)
-            .field("queue", &self.queue)
-            .finish_non_exhaustive()
     }
 }
