@@ -43,7 +43,7 @@ mod sync {
     pub(super) use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 }
 
-use cno::{CnoState, EvdPoller, Finder, Held, State, Table, WaitEnd, Wake};
+use cno::{CnoState, EvdPoller, Finder, HasAgent, Held, Table, WaitEnd, Wake};
 use protocol::{BlockResult, Platform, Source, WaitCounters, WaitOutcome};
 use word::SleepWord;
 
@@ -89,7 +89,7 @@ impl Waiter {
 }
 
 impl Wake for Waiter {
-    fn wake_up(&self) {
+    fn wake(&self) {
         if self.word.take() {
             self.wires.change(|all| all.alarms[self.number] += 1);
         }
@@ -201,16 +201,10 @@ enum PollMode {
     TakeEvents,
 }
 
-struct Inside(Table<usize, Waiter>);
+/// No agent is modelled.
+struct NoAgent;
 
-impl State for Inside {
-    type Evd = usize;
-    type Waiter = Waiter;
-
-    fn table(&mut self) -> &mut Table<usize, Waiter> {
-        &mut self.0
-    }
-
+impl HasAgent<Waiter> for NoAgent {
     fn agent_waiter(&self) -> Option<Arc<Waiter>> {
         None
     }
@@ -218,7 +212,7 @@ impl State for Inside {
 
 /// A CNO and its surroundings.
 struct SimulatedCno {
-    inside: Mutex<Inside>,
+    inside: Mutex<Table<usize, Waiter, NoAgent>>,
     triggered: AtomicUsize,
     evds: [Evd; EVDS],
     wires: Arc<Wires>,
@@ -228,9 +222,11 @@ struct SimulatedCno {
 }
 
 impl CnoState for SimulatedCno {
-    type State = Inside;
+    type Evd = usize;
+    type Waiter = Waiter;
+    type Rest = NoAgent;
 
-    fn lock(&self) -> impl DerefMut<Target = Inside> {
+    fn lock(&self) -> impl DerefMut<Target = Table<usize, Waiter, NoAgent>> {
         self.inside.lock().unwrap()
     }
 
@@ -242,10 +238,10 @@ impl CnoState for SimulatedCno {
 impl SimulatedCno {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            inside: Mutex::new(Inside(Table {
+            inside: Mutex::new(Table {
                 evds: (0..EVDS).collect(),
-                ..Table::default()
-            })),
+                ..Table::new(NoAgent)
+            }),
             triggered: AtomicUsize::new(0),
             evds: Default::default(),
             wires: Arc::default(),
@@ -284,7 +280,7 @@ impl SimulatedCno {
             is_shared: takes_leftovers,
             wait_end: None,
         };
-        waiting.wait_end = cno::poll_first(self, &mut waiting, takes_leftovers);
+        waiting.wait_end = cno::poll_first(&mut waiting, takes_leftovers);
         waiting.takes_leftovers = false;
         if waiting.wait_end.is_none() {
             let waiter = Arc::new(Waiter {
@@ -293,7 +289,7 @@ impl SimulatedCno {
                 wires: Arc::clone(&self.wires),
                 is_disturbed,
             });
-            self.lock().table().waiters.push(Arc::clone(&waiter));
+            self.lock().waiters.push(Arc::clone(&waiter));
             let outcome = protocol::run_on(
                 &mut waiting,
                 &*waiter,
@@ -380,7 +376,17 @@ impl Waiting<'_> {
     }
 }
 
-impl EvdPoller<SimulatedCno> for Waiting<'_> {
+impl EvdPoller for Waiting<'_> {
+    type Cno = SimulatedCno;
+
+    fn cno(&self) -> &SimulatedCno {
+        self.simulated
+    }
+
+    fn finder(&self) -> Finder {
+        Finder::Waiter
+    }
+
     fn is_released(&self) -> bool {
         false
     }
@@ -389,7 +395,7 @@ impl EvdPoller<SimulatedCno> for Waiting<'_> {
         false
     }
 
-    fn holds(&mut self, evd: usize) -> Held {
+    fn holds(&self, evd: usize) -> Held {
         self.look(evd, PollMode::Wait)
     }
 
@@ -406,7 +412,7 @@ impl EvdPoller<SimulatedCno> for Waiting<'_> {
 
 impl Source for Waiting<'_> {
     fn ready(&mut self) -> bool {
-        self.wait_end = cno::poll_once(self.simulated, self);
+        self.wait_end = cno::poll_once(self);
         self.wait_end.is_some()
     }
 

@@ -10,16 +10,14 @@ use core::sync::atomic::Ordering;
 use std::panic::catch_unwind;
 use std::sync::Arc;
 
-use dat_engine::ControlError;
 use dat_engine::thread::{CallingThread, Calls, SignalsBlocked, leave_pinned_cpus};
-use dat_engine::wait::{ChannelFds, Deadline, Source, WaitPolicy};
+use dat_engine::wait::{Deadline, Source as _, WaitPolicy};
 
-use super::protocol::{Finder, State as _};
-use super::wait::{Poller, Waiter};
-use super::{Cno, State};
+use super::Cno;
+use super::protocol::{Finder, HasAgent as _, WaitEnd, Wake as _};
+use super::wait::{WaitPolls, Waiter};
 use crate::error::{DatError, Result};
 use crate::handle::Handle;
-use crate::object::evd::PollMode;
 use crate::status::{ReturnType, Subtype};
 
 /// The function that is called when an EVD triggers the CNO. Its argument is the EVD; or `None`
@@ -122,19 +120,19 @@ impl Cno {
     /// `INSUFFICIENT_RESOURCES`: the thread to call it on cannot be started.
     pub fn set_agent(self: &Arc<Self>, agent: Option<Agent>) -> Result<()> {
         let mut state = self.state.lock();
-        if agent.is_some() && state.runner.is_none() && !self.is_over.load(Ordering::SeqCst) {
-            state.runner = Some(Runner::start(self)?);
+        let rest = &mut state.rest;
+        if agent.is_some() && rest.runner.is_none() && !self.is_over.load(Ordering::SeqCst) {
+            rest.runner = Some(Runner::start(self)?);
         }
-        let before = core::mem::replace(&mut state.agent, agent);
-        state.agent_is_released = false;
-        let caller = state.agent_waiter();
+        let before = core::mem::replace(&mut rest.agent, agent);
+        rest.agent_is_released = false;
+        let caller = rest.agent_waiter();
         // If the agent's thread has armed the EVDs, and has no agent to call any more, another
         // waiter has to arm them.
         let poller = state.poller();
         drop(state);
-        for waiter in caller.iter().chain(&poller) {
-            waiter.wake();
-        }
+        let all = caller.iter().chain(&poller);
+        all.for_each(|waiter| waiter.wake());
         drop(before);
         Ok(())
     }
@@ -164,22 +162,33 @@ impl Calls for Caller {
         while !self.is_last {
             // If the CNO is freed before this thread begins, its agent is still called with `None`.
             self.is_last = self.cno.is_over.load(Ordering::SeqCst);
-            let mut calling = Calling {
-                poller: Poller::new(&*self.cno, Finder::Agent),
-                next_call: None,
-            };
-            if !calling.ready() {
+            let mut polls = WaitPolls::new(&*self.cno, Finder::Agent);
+            if !polls.ready() {
                 let (policy, mut never) = (WaitPolicy::Block, Deadline::NEVER);
                 let counts = &self.cno.counts;
-                if let Err(error) = self.waiter.wait(&mut calling, policy, &mut never, counts) {
+                if let Err(error) = self.waiter.wait(&mut polls, policy, &mut never, counts) {
                     let cno = self.cno.handle;
                     tracing::error!(?cno, "the thread of a CNO cannot wait: {error}");
                     self.has_failed = true;
                     return false;
                 }
             }
-            if calling.next_call.is_some() {
-                self.next = calling.next_call;
+            let evd = match polls.wait_end {
+                Some(WaitEnd::Triggered(evd)) => Some(evd),
+                _ => None,
+            };
+            let mut state = self.cno.state.lock();
+            state.rest.agent_is_released = false;
+            self.next = state.rest.agent.take().map(|agent| (agent, evd));
+            if let (None, Some(evd)) = (&self.next, evd) {
+                // The agent was removed meanwhile: the trigger stays for the next one.
+                state.for_agent.push(evd, true);
+            }
+            // This thread stops polling, so another waiter has to.
+            let poller = state.poller();
+            drop(state);
+            poller.iter().for_each(|waiter| waiter.wake());
+            if self.next.is_some() {
                 return true;
             }
         }
@@ -198,116 +207,19 @@ impl Drop for Caller {
     /// that was set since then needs another one.
     fn drop(&mut self) {
         let mut state = self.cno.state.lock();
-        let is_own = |runner: &Runner| Arc::ptr_eq(&runner.waiter, &self.waiter);
-        if !state.runner.as_ref().is_some_and(is_own) {
+        let rest = &mut state.rest;
+        let is_own = |runner: &mut Runner| Arc::ptr_eq(&runner.waiter, &self.waiter);
+        let Some(ended) = rest.runner.take_if(is_own) else {
             return;
-        }
-        let ended = state.runner.take();
-        let is_wanted = state.agent.is_some() && !self.has_failed;
+        };
+        let is_wanted = rest.agent.is_some() && !self.has_failed;
         if is_wanted && !self.cno.is_over.load(Ordering::SeqCst) {
             match Runner::start(&self.cno) {
-                Ok(runner) => state.runner = Some(runner),
+                Ok(runner) => rest.runner = Some(runner),
                 Err(error) => tracing::error!(cno = ?self.cno.handle, "{error}"),
             }
         }
         drop(state);
         drop(ended);
-    }
-}
-
-/// A wait for a trigger to call the agent with.
-struct Calling<'a> {
-    poller: Poller<&'a Cno>,
-    /// The agent to call, and its argument.
-    next_call: Option<(Agent, Option<Handle>)>,
-}
-
-impl Calling<'_> {
-    fn has_agent(&self) -> bool {
-        self.poller.cno.state.lock().agent.is_some()
-    }
-
-    /// Takes the agent of the CNO to call it. Returns `false` if it was removed meanwhile.
-    fn take_agent(&mut self, state: &mut State, evd: Option<Handle>) -> bool {
-        state.agent_is_released = false;
-        self.next_call = state.agent.take().map(|agent| (agent, evd));
-        self.next_call.is_some()
-    }
-
-    /// Takes the first trigger whose EVD still holds events.
-    fn take(&mut self) -> bool {
-        let cno = self.poller.cno;
-        loop {
-            let first = cno.state.lock().table.for_agent.first();
-            let Some(evd) = first else {
-                return false;
-            };
-            let holds = self.poller.holds(evd).any;
-            let mut state = cno.state.lock();
-            if holds && state.agent.is_none() {
-                // The trigger stays for the next agent.
-                return false;
-            }
-            if !state.table.for_agent.remove(evd) || !holds {
-                continue;
-            }
-            self.take_agent(&mut state, Some(evd));
-            // This thread stops polling, so another waiter has to.
-            let poller = state.poller();
-            drop(state);
-            if let Some(poller) = poller {
-                poller.wake();
-            }
-            return true;
-        }
-    }
-}
-
-impl Source for Calling<'_> {
-    fn ready(&mut self) -> bool {
-        let cno = self.poller.cno;
-        let mut state = cno.state.lock();
-        if cno.is_over.load(Ordering::SeqCst) {
-            self.take_agent(&mut state, None);
-            return true;
-        }
-        if state.agent_is_released && self.take_agent(&mut state, None) {
-            return true;
-        }
-        let has_agent = state.agent.is_some();
-        drop(state);
-        if !has_agent {
-            return false;
-        }
-        if self.take() {
-            return true;
-        }
-        self.poller.poll_each(PollMode::IfFree);
-        self.take()
-    }
-
-    fn arm(&mut self) {
-        if self.has_agent() {
-            self.poller.poll_each(PollMode::Arm);
-        }
-    }
-
-    fn take_events(&mut self) -> Result<u32, ControlError> {
-        Ok(match self.has_agent() {
-            true => self.poller.take_events(),
-            false => 0,
-        })
-    }
-
-    /// `None` without an agent: the device's events are then not for this thread.
-    fn channel(&self) -> Option<ChannelFds<'_>> {
-        match self.has_agent() {
-            true => self.poller.channel(),
-            false => None,
-        }
-    }
-
-    fn spin_counts(&self) -> bool {
-        false
     }
 }

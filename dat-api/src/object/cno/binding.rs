@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use dat_engine::wait::ChannelFds;
 
-use super::protocol::{self, Finder, State as _};
+use super::protocol::{self, Finder, HasAgent as _, Wake as _};
 use super::{Cno, no_descriptors};
 use crate::error::{DatError, Result};
 use crate::handle::{self, EvdChange, Handle};
@@ -77,7 +77,7 @@ impl Cno {
                 .inspect_err(|_| self.usage.leave())?;
         }
         let mut state = self.state.lock();
-        state.table.evds.push(evd);
+        state.evds.push(evd);
         self.edition.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
@@ -94,29 +94,21 @@ impl Cno {
         if let Some(channel) = channel {
             self.channels.remove(channel);
         }
-        self.forget(evd, is_freed);
-        self.usage.leave();
-    }
-
-    fn forget(&self, evd: Handle, is_freed: bool) {
-        let mut state = self.state.lock();
-        let table = &mut state.table;
+        let mut table = self.state.lock();
         table.evds.retain(|&other| other != evd);
         table.for_agent.remove(evd);
         table.for_waiters.remove(evd);
-        self.triggered
-            .store(table.for_waiters.len(), Ordering::SeqCst);
+        let waiting = table.for_waiters.len();
+        self.triggered.store(waiting, Ordering::SeqCst);
         self.edition.fetch_add(1, Ordering::SeqCst);
-        if !is_freed || !table.evds.is_empty() {
-            return;
+        if is_freed && table.evds.is_empty() {
+            self.releases.fetch_add(1, Ordering::SeqCst);
+            table.rest.agent_is_released = table.rest.agent.is_some();
+            let (caller, waiters) = (table.rest.agent_waiter(), table.waiters.clone());
+            drop(table);
+            let all = waiters.iter().chain(&caller);
+            all.for_each(|waiter| waiter.wake());
         }
-        self.releases.fetch_add(1, Ordering::SeqCst);
-        state.agent_is_released = state.agent.is_some();
-        let caller = state.agent_waiter();
-        let waiters = state.table.waiters.clone();
-        drop(state);
-        for waiter in waiters.iter().chain(&caller) {
-            waiter.wake();
-        }
+        self.usage.leave();
     }
 }

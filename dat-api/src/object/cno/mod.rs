@@ -40,7 +40,7 @@ use dat_engine::sync::Mutex;
 use dat_engine::wait::{Blocker, ChannelSet};
 
 use self::agent::Runner;
-use self::protocol::{CnoState, Table, Wake};
+use self::protocol::{CnoState, HasAgent, Table, Wake};
 use self::wait::Waiter;
 use super::counters::{Counters, WaitCounts};
 use super::exhausted;
@@ -60,7 +60,7 @@ pub struct Cno {
     ia: Arc<Ia>,
     /// The completion channels of the EVDs.
     channels: ChannelSet,
-    state: Mutex<State>,
+    state: Mutex<Table<Handle, Waiter, Rest>>,
     /// The number of pending triggers for waiters, read without the lock.
     triggered: AtomicUsize,
     /// Changes with [`protocol::Table::evds`].
@@ -74,10 +74,9 @@ pub struct Cno {
     counts: WaitCounts,
 }
 
+/// What a CNO has under its lock beside its EVDs, pending triggers and waiters.
 #[derive(Default)]
-struct State {
-    /// Its EVDs, its pending triggers, and its waiters.
-    table: Table<Handle, Waiter>,
+struct Rest {
     /// Waiters that no thread uses.
     idle: Vec<Arc<Waiter>>,
     agent: Option<Agent>,
@@ -87,14 +86,7 @@ struct State {
     runner: Option<Runner>,
 }
 
-impl protocol::State for State {
-    type Evd = Handle;
-    type Waiter = Waiter;
-
-    fn table(&mut self) -> &mut Table<Handle, Waiter> {
-        &mut self.table
-    }
-
+impl HasAgent<Waiter> for Rest {
     fn agent_waiter(&self) -> Option<Arc<Waiter>> {
         self.agent.as_ref()?;
         Some(Arc::clone(self.runner.as_ref()?.waiter()))
@@ -102,9 +94,11 @@ impl protocol::State for State {
 }
 
 impl CnoState for Cno {
-    type State = State;
+    type Evd = Handle;
+    type Waiter = Waiter;
+    type Rest = Rest;
 
-    fn lock(&self) -> impl DerefMut<Target = State> {
+    fn lock(&self) -> impl DerefMut<Target = Table<Handle, Waiter, Rest>> {
         self.state.lock()
     }
 
@@ -114,8 +108,8 @@ impl CnoState for Cno {
 }
 
 impl Wake for Waiter {
-    fn wake_up(&self) {
-        self.wake();
+    fn wake(&self) {
+        self.blocker.wake();
     }
 }
 
@@ -156,10 +150,10 @@ impl Cno {
             handle: place.handle(),
             ia: Arc::clone(ia),
             channels,
-            state: Mutex::new(State {
+            state: Mutex::new(Table::new(Rest {
                 idle: vec![first],
-                ..State::default()
-            }),
+                ..Rest::default()
+            })),
             triggered: AtomicUsize::new(0),
             edition: AtomicU32::new(0),
             releases: AtomicU32::new(0),
@@ -173,7 +167,7 @@ impl Cno {
         match ia.publish(place, &cno) {
             Ok(_) => Ok(cno),
             Err(error) => {
-                cno.state.lock().agent = None;
+                cno.state.lock().rest.agent = None;
                 cno.dismantle(None);
                 Err(error)
             }
@@ -197,7 +191,7 @@ impl Cno {
     pub fn query(&self) -> CnoInfo {
         CnoInfo {
             ia: self.ia.handle(),
-            agent: self.state.lock().agent.clone(),
+            agent: self.state.lock().rest.agent.clone(),
         }
     }
 
@@ -218,7 +212,7 @@ impl Cno {
                  CNO, and wake the threads",
             ));
         }
-        cno.state.lock().agent = None;
+        cno.state.lock().rest.agent = None;
         cno.ia.unregister(handle);
         cno.dismantle(Some(handle));
         Ok(())
@@ -237,12 +231,11 @@ impl Cno {
     fn dismantle(&self, handle: Option<Handle>) {
         self.is_over.store(true, Ordering::SeqCst);
         let mut state = self.state.lock();
-        let runner = state.runner.take();
-        let waiters = state.table.waiters.clone();
+        let runner = state.rest.runner.take();
+        let waiters = state.waiters.clone();
         drop(state);
-        for waiter in waiters.iter().chain(runner.as_ref().map(Runner::waiter)) {
-            waiter.wake();
-        }
+        let all = waiters.iter().chain(runner.as_ref().map(Runner::waiter));
+        all.for_each(|waiter| waiter.wake());
         if let Some(handle) = handle {
             handle::retire::<Self>(handle, |_| ());
         }

@@ -21,12 +21,12 @@ use super::sync::{AtomicUsize, Ordering};
 /// A waiter: the place where one thread sleeps.
 pub(super) trait Wake {
     /// Wakes the thread that sleeps here, if there is one.
-    fn wake_up(&self);
+    fn wake(&self);
 }
 
-/// The state under the lock: the EVDs, by names, and the waiters.
+/// The state under the lock: the EVDs, by names, the waiters, and what the protocol does not use.
 #[derive(Debug)]
-pub(super) struct Table<E, S> {
+pub(super) struct Table<E, S, A> {
     /// The EVDs that are bound to the CNO.
     pub(super) evds: Vec<E>,
     /// The pending triggers for waiters.
@@ -35,54 +35,49 @@ pub(super) struct Table<E, S> {
     pub(super) for_agent: PendingTriggers<E>,
     /// The threads that wait.
     pub(super) waiters: Vec<Arc<S>>,
+    /// The agent and the rest.
+    pub(super) rest: A,
 }
 
-impl<E, S> Default for Table<E, S> {
-    fn default() -> Self {
+/// The agent of a CNO.
+pub(super) trait HasAgent<S> {
+    /// Returns the waiter of the agent's thread, if there is an agent to call.
+    fn agent_waiter(&self) -> Option<Arc<S>>;
+}
+
+impl<E, S, A: HasAgent<S>> Table<E, S, A> {
+    pub(super) fn new(rest: A) -> Self {
         Self {
             evds: Vec::new(),
             for_waiters: PendingTriggers::default(),
             for_agent: PendingTriggers::default(),
             waiters: Vec::new(),
+            rest,
         }
     }
-}
-
-/// The state under the lock.
-pub(super) trait State {
-    /// The name of an EVD.
-    type Evd: Copy + PartialEq;
-    /// A waiter.
-    type Waiter: Wake;
-
-    /// Returns the part that the protocol uses.
-    fn table(&mut self) -> &mut Table<Self::Evd, Self::Waiter>;
-
-    /// Returns the waiter of the agent's thread, if there is an agent to call.
-    fn agent_waiter(&self) -> Option<Arc<Self::Waiter>>;
 
     /// Returns a waiter that polls, if there is one.
-    fn poller(&mut self) -> Option<Arc<Self::Waiter>> {
-        let first = self.table().waiters.first().cloned();
-        first.or_else(|| self.agent_waiter())
+    pub(super) fn poller(&self) -> Option<Arc<S>> {
+        let first = self.waiters.first().cloned();
+        first.or_else(|| self.rest.agent_waiter())
     }
 }
 
 /// The state of a CNO, or a model of it.
 pub(super) trait CnoState {
-    /// The state under its lock.
-    type State: State;
+    /// The name of an EVD.
+    type Evd: Copy + PartialEq;
+    /// A waiter.
+    type Waiter: Wake;
+    /// The agent.
+    type Rest: HasAgent<Self::Waiter>;
 
     /// Locks it.
-    fn lock(&self) -> impl DerefMut<Target = Self::State>;
+    fn lock(&self) -> impl DerefMut<Target = Table<Self::Evd, Self::Waiter, Self::Rest>>;
 
     /// Returns the number of pending triggers for waiters, which is read without the lock.
     fn triggered(&self) -> &AtomicUsize;
 }
-
-/// The name of an EVD of a CNO.
-pub(super) type Evd<H> = <<H as CnoState>::State as State>::Evd;
-type Waiter<H> = <<H as CnoState>::State as State>::Waiter;
 
 /// The thread that has found a trigger, which need not be woken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,9 +91,8 @@ pub(super) enum Finder {
 }
 
 /// Records the trigger of an EVD, and wakes waiters for it.
-pub(super) fn record_trigger<H: CnoState>(cno: &H, evd: Evd<H>, finder: Finder) {
-    let mut state = cno.lock();
-    let table = state.table();
+pub(super) fn record_trigger<H: CnoState>(cno: &H, evd: H::Evd, finder: Finder) {
+    let mut table = cno.lock();
     // The EVD may be bound to another CNO by now.
     if !table.evds.contains(&evd) {
         return;
@@ -107,27 +101,22 @@ pub(super) fn record_trigger<H: CnoState>(cno: &H, evd: Evd<H>, finder: Finder) 
     let is_new = table.for_waiters.push(evd, is_seen);
     let waiting = table.for_waiters.len();
     cno.triggered().store(waiting, Ordering::SeqCst);
-    let waiter = match is_new && finder != Finder::Waiter {
-        true => table.waiters.first().cloned(),
-        false => None,
-    };
+    let wakes_waiter = is_new && finder != Finder::Waiter;
+    let waiter = table.waiters.first().filter(|_| wakes_waiter).cloned();
     let is_new = table.for_agent.push(evd, is_seen);
     let caller = match is_new && finder != Finder::Agent {
-        true => state.agent_waiter(),
+        true => table.rest.agent_waiter(),
         false => None,
     };
-    drop(state);
-    for waiter in waiter.iter().chain(&caller) {
-        waiter.wake_up();
-    }
+    drop(table);
+    waiter.iter().chain(&caller).for_each(|it| it.wake());
 }
 
 /// Records an EVD that may have been returned before and still holds events that notify, for a wait
 /// that begins ([`poll_first`]). Not for the agent: one that leaves events would be called without
 /// end.
-pub(super) fn record_leftover<H: CnoState>(cno: &H, evd: Evd<H>) {
-    let mut state = cno.lock();
-    let table = state.table();
+pub(super) fn record_leftover<H: CnoState>(cno: &H, evd: H::Evd) {
+    let mut table = cno.lock();
     if table.evds.contains(&evd) {
         table.for_waiters.push(evd, true);
         let waiting = table.for_waiters.len();
@@ -138,23 +127,16 @@ pub(super) fn record_leftover<H: CnoState>(cno: &H, evd: Evd<H>) {
 /// Makes a waiter poll the EVDs and arm them.
 pub(super) fn wake_poller<H: CnoState>(cno: &H) {
     let poller = cno.lock().poller();
-    if let Some(waiter) = poller {
-        waiter.wake_up();
-    }
+    poller.iter().for_each(|it| it.wake());
 }
 
 /// Removes a waiter that returns, and wakes another.
-pub(super) fn remove_waiter<H: CnoState>(cno: &H, waiter: &Arc<Waiter<H>>) {
-    let mut state = cno.lock();
-    state
-        .table()
-        .waiters
-        .retain(|other| !Arc::ptr_eq(other, waiter));
-    let next = state.poller();
-    drop(state);
-    if let Some(next) = next {
-        next.wake_up();
-    }
+pub(super) fn remove_waiter<H: CnoState>(cno: &H, waiter: &Arc<H::Waiter>) {
+    let mut table = cno.lock();
+    table.waiters.retain(|other| !Arc::ptr_eq(other, waiter));
+    let next = table.poller();
+    drop(table);
+    next.iter().for_each(|it| it.wake());
 }
 
 /// What an EVD holds.
@@ -170,27 +152,37 @@ pub(super) struct Held {
 /// has got a trigger for its events yet, `holds` records one, which confirms the entry.
 ///
 /// If the events are for several waiters, the trigger stays pending for the others. The waiter that
-/// returns wakes the next one in any case.
-pub(super) fn take_trigger<H: CnoState>(
-    cno: &H,
-    mut holds: impl FnMut(Evd<H>) -> Held,
-) -> Option<Evd<H>> {
-    while cno.triggered().load(Ordering::SeqCst) != 0 {
-        let evd = cno.lock().table().for_waiters.first()?;
-        let held = holds(evd);
-        let mut state = cno.lock();
-        let Table {
-            for_waiters, evds, ..
-        } = state.table();
-        // The EVD may be bound to another CNO by now.
-        let waiters = match evds.contains(&evd) {
-            true => held.waiters,
-            false => 0,
+/// returns wakes the next one in any case. A trigger for the agent stays if there is none now.
+fn take_trigger<P: EvdPoller>(poller: &P) -> Option<EvdOf<P>> {
+    let (cno, is_agent) = (poller.cno(), poller.finder() == Finder::Agent);
+    while is_agent || cno.triggered().load(Ordering::SeqCst) != 0 {
+        let table = cno.lock();
+        let pending = match is_agent {
+            true => &table.for_agent,
+            false => &table.for_waiters,
         };
+        let evd = pending.first()?;
+        drop(table);
+        let held = poller.holds(evd);
+        let mut table = cno.lock();
         // Another waiter may have taken it meanwhile.
-        let is_mine = for_waiters.serve(evd, waiters);
-        cno.triggered().store(for_waiters.len(), Ordering::SeqCst);
-        drop(state);
+        let is_mine = if is_agent {
+            if held.any && table.rest.agent_waiter().is_none() {
+                return None;
+            }
+            table.for_agent.remove(evd)
+        } else {
+            // The EVD may be bound to another CNO by now.
+            let waiters = match table.evds.contains(&evd) {
+                true => held.waiters,
+                false => 0,
+            };
+            let is_mine = table.for_waiters.serve(evd, waiters);
+            cno.triggered()
+                .store(table.for_waiters.len(), Ordering::SeqCst);
+            is_mine
+        };
+        drop(table);
         if is_mine && held.any {
             return Some(evd);
         }
@@ -199,16 +191,26 @@ pub(super) fn take_trigger<H: CnoState>(
 }
 
 /// How a waiter polls the EVDs.
-pub(super) trait EvdPoller<H: CnoState> {
+pub(super) trait EvdPoller {
+    /// The CNO, or a model of it.
+    type Cno: CnoState;
+
+    /// Returns the CNO.
+    fn cno(&self) -> &Self::Cno;
+    /// Returns what polls: a waiter, or the thread of the agent.
+    fn finder(&self) -> Finder;
     /// Returns whether all waiters were released.
     fn is_released(&self) -> bool;
     /// Returns whether the device cannot be armed.
     fn has_failed(&self) -> bool;
     /// Returns what an EVD still holds: see [`take_trigger`].
-    fn holds(&mut self, evd: Evd<H>) -> Held;
+    fn holds(&self, evd: EvdOf<Self>) -> Held;
     /// Polls all EVDs, and records their triggers.
     fn poll_all(&mut self);
 }
+
+/// The name of an EVD that is polled so.
+type EvdOf<P> = <<P as EvdPoller>::Cno as CnoState>::Evd;
 
 /// The result of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,21 +224,18 @@ pub(super) enum WaitEnd<E> {
 }
 
 /// Polls once for a waiter. Returns its result if the wait is over.
-pub(super) fn poll_once<H: CnoState>(
-    cno: &H,
-    poller: &mut impl EvdPoller<H>,
-) -> Option<WaitEnd<Evd<H>>> {
+pub(super) fn poll_once<P: EvdPoller>(poller: &mut P) -> Option<WaitEnd<EvdOf<P>>> {
     if poller.is_released() {
         return Some(WaitEnd::Released);
     }
-    if let Some(evd) = take_trigger(cno, |evd| poller.holds(evd)) {
+    if let Some(evd) = take_trigger(poller) {
         return Some(WaitEnd::Triggered(evd));
     }
     if poller.has_failed() {
         return Some(WaitEnd::Failed);
     }
     poller.poll_all();
-    take_trigger(cno, |evd| poller.holds(evd)).map(WaitEnd::Triggered)
+    take_trigger(poller).map(WaitEnd::Triggered)
 }
 
 /// Polls once for a wait that begins, on a thread that is not among the waiters yet. Returns its
@@ -245,22 +244,20 @@ pub(super) fn poll_once<H: CnoState>(
 /// This poll may record a trigger before the thread that posted the event does. That thread then
 /// wakes no waiter, because the trigger is not new; so this call wakes one for the triggers that it
 /// leaves.
-pub(super) fn poll_first<H: CnoState>(
-    cno: &H,
-    poller: &mut impl EvdPoller<H>,
+pub(super) fn poll_first<P: EvdPoller>(
+    poller: &mut P,
     with_leftovers: bool,
-) -> Option<WaitEnd<Evd<H>>> {
+) -> Option<WaitEnd<EvdOf<P>>> {
     if with_leftovers {
         // Before a pending trigger is taken: an EVD with new events all the time keeps no other from
         // its turn.
         poller.poll_all();
     }
-    let end = poll_once(cno, poller);
+    let end = poll_once(poller);
+    let cno = poller.cno();
     if end.is_some() && cno.triggered().load(Ordering::SeqCst) != 0 {
-        let sleeper = cno.lock().table().waiters.first().cloned();
-        if let Some(waiter) = sleeper {
-            waiter.wake_up();
-        }
+        let sleeper = cno.lock().waiters.first().cloned();
+        sleeper.iter().for_each(|it| it.wake());
     }
     end
 }

@@ -29,7 +29,7 @@ const EMPTY: DatReturn = DatReturn::error(ReturnType::QueueEmpty, Subtype::NoSub
 
 /// A waiter: what one thread sleeps on; reused by later waits.
 pub(super) struct Waiter {
-    blocker: Blocker,
+    pub(super) blocker: Blocker,
     /// The spin budget learned by the waits here, for the wait that uses it.
     budget: Mutex<SpinBudget>,
 }
@@ -40,11 +40,6 @@ impl Waiter {
             blocker,
             budget: Mutex::default(),
         }
-    }
-
-    /// Wakes the thread that sleeps here, if there is one.
-    pub(super) fn wake(&self) {
-        self.blocker.wake();
     }
 
     /// Waits here, after a first poll that found nothing.
@@ -99,20 +94,16 @@ pub fn begin(cno: Handle, timeout: Timeout) -> Begun<Waiting> {
     let Some(cno) = cno else {
         return Begun::Over(Err(stale::<Cno>().into()));
     };
-    let mut polls = WaitPolls {
-        poller: Poller::new(Use::clone(&cno), Finder::Waiter),
-        cno,
-        wait_end: None,
-    };
+    let mut polls = WaitPolls::new(cno, Finder::Waiter);
     if polls.first_ready() {
         return Begun::Over(polls.wait_end());
     }
     let deadline = match timeout {
-        Timeout::Micros(0) => return Begun::Over(Err(polls.cno.empty())),
+        Timeout::Micros(0) => return Begun::Over(Err(polls.poller.cno.empty())),
         Timeout::Micros(micros) => Deadline::from_micros(u64::from(micros)),
         Timeout::Infinite => Deadline::NEVER,
     };
-    match polls.cno.add_waiter() {
+    match polls.poller.cno.add_waiter() {
         Ok(waiter) => Begun::Waits(Waiting {
             under_way: None,
             counters: WaitCounters::default(),
@@ -132,7 +123,7 @@ pub struct Waiting {
     deadline: Deadline,
     /// `None` once the wait is over.
     waiter: Option<Arc<Waiter>>,
-    polls: WaitPolls,
+    polls: WaitPolls<Use<Cno>>,
 }
 
 impl Waiting {
@@ -141,7 +132,7 @@ impl Waiting {
             return Ok(NextStep::Over(WaitOutcome::TimedOut));
         };
         let (polls, blocker, counters) = (&mut self.polls, &waiter.blocker, &mut self.counters);
-        let policy = polls.cno.ia.wait_policy();
+        let policy = polls.poller.cno.ia.wait_policy();
         let mut budget = waiter.budget.lock();
         let wait = match &mut self.under_way {
             Some(wait) => wait,
@@ -163,7 +154,7 @@ impl Waiting {
         if let Some(mut wait) = self.under_way.take() {
             wait.abandon(&waiter.blocker);
         }
-        let cno = &self.polls.cno;
+        let cno = &self.polls.poller.cno;
         cno.counts.add(&self.counters);
         cno.leave(waiter);
     }
@@ -182,10 +173,10 @@ impl Steps for Waiting {
         self.end();
         Next::Over(match outcome {
             Ok(WaitOutcome::Ready) => self.polls.wait_end(),
-            Ok(WaitOutcome::TimedOut) => Err(self.polls.cno.empty()),
+            Ok(WaitOutcome::TimedOut) => Err(self.polls.poller.cno.empty()),
             Ok(WaitOutcome::Interrupted) => Err(INTERRUPTED),
             Err(error) => {
-                let cno = self.polls.cno.handle;
+                let cno = self.polls.poller.cno.handle;
                 tracing::error!(?cno, "waiting failed: {error}");
                 Err(FAILED)
             }
@@ -217,24 +208,22 @@ impl Cno {
     /// Adds a waiter for this thread.
     fn add_waiter(&self) -> Result<Arc<Waiter>> {
         let mut state = self.state.lock();
-        let waiter = match state.idle.pop() {
-            Some(waiter) => waiter,
-            None => Waiter::new()?,
-        };
-        state.table.waiters.push(Arc::clone(&waiter));
+        let idle = state.rest.idle.pop();
+        let waiter = idle.map_or_else(Waiter::new, Ok)?;
+        state.waiters.push(Arc::clone(&waiter));
         Ok(waiter)
     }
 
     /// Removes the waiter, and wakes another.
     fn leave(&self, waiter: Arc<Waiter>) {
         protocol::remove_waiter(self, &waiter);
-        self.state.lock().idle.push(waiter);
+        self.state.lock().rest.idle.push(waiter);
     }
 }
 
-/// Polling the EVDs of a CNO, for waiters and for the agent.
-pub(super) struct Poller<C> {
-    pub(super) cno: C,
+/// Polling the EVDs of a CNO, for waiters and for the agent's thread.
+struct Poller<C> {
+    cno: C,
     finder: Finder,
     /// The EVDs at that edition of the list.
     evds: Vec<Handle>,
@@ -251,7 +240,7 @@ pub(super) struct Poller<C> {
 }
 
 impl<C: Deref<Target = Cno>> Poller<C> {
-    pub(super) fn new(cno: C, finder: Finder) -> Self {
+    fn new(cno: C, finder: Finder) -> Self {
         Self {
             releases: cno.releases.load(Ordering::SeqCst),
             cno,
@@ -272,18 +261,24 @@ impl<C: Deref<Target = Cno>> Poller<C> {
         }
         let state = self.cno.state.lock();
         self.edition = Some(self.cno.edition.load(Ordering::SeqCst));
-        self.evds.clone_from(&state.table.evds);
+        self.evds.clone_from(&state.evds);
         drop(state);
         // A channel may be readable by two descriptors.
         self.events
             .resize(2 * self.evds.len(), ChannelEvent::default());
     }
 
+    /// Returns whether there is nothing to poll for: this is the agent's thread, and there is no
+    /// agent. The device's events are then not for this thread.
+    fn is_idle(&self) -> bool {
+        self.finder == Finder::Agent && self.cno.state.lock().rest.agent.is_none()
+    }
+
     /// Polls one EVD, and records its trigger.
     fn poll(&mut self, evd: Handle, mode: PollMode) {
         if let Some(seen) = poll_for_cno(self.cno.handle, evd, mode) {
             self.needs_device_events |= seen.needs_device_events;
-            self.has_failed |= seen.failed;
+            self.has_failed |= seen.failed && self.finder == Finder::Waiter;
             if seen.fresh {
                 protocol::record_trigger(&*self.cno, evd, self.finder);
             } else if self.takes_leftovers && seen.notifying > 0 {
@@ -293,7 +288,10 @@ impl<C: Deref<Target = Cno>> Poller<C> {
     }
 
     /// Polls all EVDs.
-    pub(super) fn poll_each(&mut self, mode: PollMode) {
+    fn poll_each(&mut self, mode: PollMode) {
+        if self.is_idle() {
+            return;
+        }
         self.refresh();
         self.needs_device_events = false;
         for at in 0..self.evds.len() {
@@ -302,7 +300,10 @@ impl<C: Deref<Target = Cno>> Poller<C> {
     }
 
     /// Takes the device's events of the EVDs that have some. Returns 0 if none has.
-    pub(super) fn take_events(&mut self) -> u32 {
+    fn take_events(&mut self) -> u32 {
+        if self.is_idle() {
+            return 0;
+        }
         self.refresh();
         let mut events = core::mem::take(&mut self.events);
         let mut count = 0;
@@ -315,10 +316,33 @@ impl<C: Deref<Target = Cno>> Poller<C> {
         self.events = events;
         count
     }
+}
 
-    /// Returns what an EVD that has triggered still holds. If no waiter has got a trigger for its
-    /// events yet, confirms its pending entries.
-    pub(super) fn holds(&self, evd: Handle) -> Held {
+impl<C: Deref<Target = Cno>> EvdPoller for Poller<C> {
+    type Cno = Cno;
+
+    fn cno(&self) -> &Cno {
+        &self.cno
+    }
+
+    fn finder(&self) -> Finder {
+        self.finder
+    }
+
+    fn is_released(&self) -> bool {
+        let cno = &self.cno;
+        cno.is_over.load(Ordering::SeqCst)
+            || match self.finder {
+                Finder::Agent => cno.state.lock().rest.agent_is_released,
+                _ => cno.releases.load(Ordering::SeqCst) != self.releases,
+            }
+    }
+
+    fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    fn holds(&self, evd: Handle) -> Held {
         let seen = poll_for_cno(self.cno.handle, evd, PollMode::Wait).unwrap_or_default();
         if seen.fresh {
             protocol::record_trigger(&*self.cno, evd, self.finder);
@@ -332,29 +356,6 @@ impl<C: Deref<Target = Cno>> Poller<C> {
         }
     }
 
-    fn spin_counts(&self) -> bool {
-        !self.needs_device_events
-    }
-
-    pub(super) fn channel(&self) -> Option<ChannelFds<'_>> {
-        Some(self.cno.channels.as_fd().into())
-    }
-}
-
-impl<C: Deref<Target = Cno>> EvdPoller<Cno> for Poller<C> {
-    fn is_released(&self) -> bool {
-        self.cno.is_over.load(Ordering::SeqCst)
-            || self.cno.releases.load(Ordering::SeqCst) != self.releases
-    }
-
-    fn has_failed(&self) -> bool {
-        self.has_failed
-    }
-
-    fn holds(&mut self, evd: Handle) -> Held {
-        Self::holds(self, evd)
-    }
-
     fn poll_all(&mut self) {
         self.poll_each(match self.takes_leftovers {
             // A thread that dequeues owns the EVD for a moment, and may leave events.
@@ -364,19 +365,25 @@ impl<C: Deref<Target = Cno>> EvdPoller<Cno> for Poller<C> {
     }
 }
 
-/// The polls of a waiter, and their result.
-struct WaitPolls {
-    cno: Use<Cno>,
-    poller: Poller<Use<Cno>>,
-    wait_end: Option<WaitEnd<Handle>>,
+/// The polls of a waiter, or of the agent's thread, and their result.
+pub(super) struct WaitPolls<C> {
+    poller: Poller<C>,
+    pub(super) wait_end: Option<WaitEnd<Handle>>,
 }
 
-impl WaitPolls {
+impl<C: Deref<Target = Cno>> WaitPolls<C> {
+    pub(super) fn new(cno: C, finder: Finder) -> Self {
+        Self {
+            poller: Poller::new(cno, finder),
+            wait_end: None,
+        }
+    }
+
     /// Polls for the first time.
     fn first_ready(&mut self) -> bool {
-        let with_leftovers = !self.cno.ia.is_strict();
+        let with_leftovers = !self.poller.cno.ia.is_strict();
         self.poller.takes_leftovers = with_leftovers;
-        self.wait_end = protocol::poll_first(&*self.cno, &mut self.poller, with_leftovers);
+        self.wait_end = protocol::poll_first(&mut self.poller, with_leftovers);
         self.poller.takes_leftovers = false;
         self.wait_end.is_some()
     }
@@ -390,9 +397,12 @@ impl WaitPolls {
     }
 }
 
-impl Source for WaitPolls {
+impl<C: Deref<Target = Cno>> Source for WaitPolls<C> {
     fn ready(&mut self) -> bool {
-        self.wait_end = protocol::poll_once(&*self.cno, &mut self.poller);
+        self.wait_end = match self.poller.is_idle() && !self.poller.is_released() {
+            true => None,
+            false => protocol::poll_once(&mut self.poller),
+        };
         self.wait_end.is_some()
     }
 
@@ -405,10 +415,11 @@ impl Source for WaitPolls {
     }
 
     fn channel(&self) -> Option<ChannelFds<'_>> {
-        self.poller.channel()
+        let fds = || self.poller.cno.channels.as_fd().into();
+        (!self.poller.is_idle()).then(fds)
     }
 
     fn spin_counts(&self) -> bool {
-        self.poller.spin_counts()
+        !self.poller.needs_device_events
     }
 }
