@@ -8,15 +8,16 @@
 //! **Tags.** The `wr_id` that libibverbs gets is a tag (`table.rs`): the name of the
 //! queue pair (between two resets) or of the shared receive queue, and the index of
 //! the request. The request's own `wr_id`, its `wr_data` and its operation are kept
-//! in a *shadow* of the queue (`shadow.rs`, `shared.rs`), since a
-//! failed completion has no valid field except the tag. The shadow also counts: a
-//! post to a full queue is refused before libibverbs is called.
+//! in a *shadow* of the queue (`shadow.rs`, `shared.rs`), since a failed completion
+//! has no valid field except the tag. The shadow also counts: a post to a full queue
+//! is refused before libibverbs is called.
 //!
 //! **Threads.** As on the direct path, posting needs `&mut` of the poster, polling
 //! `&mut` of the poller, and the two share atomics. A completion queue also has a
 //! lock, because a queue pair that is dropped must take its completions out of the
 //! queue (`cq.rs`). The poller takes the lock once per poll. Other threads take it
-//! only when an endpoint is created, reset or dropped.
+//! only when an endpoint is created, reset or dropped. A shared receive queue has a
+//! lock for its entries.
 //!
 //! **Dropped queue pairs** leave no completions behind. Names are not reused soon,
 //! so that even a completion that a device delivers too late is not attributed to

@@ -39,7 +39,6 @@
 //! Decision: `docs/decisions/038-siw-quirks.md`
 
 use core::mem::MaybeUninit;
-
 use std::collections::HashSet;
 
 use dv_sys::verbs::{ibv_send_flags, ibv_send_wr, ibv_wr_opcode};
