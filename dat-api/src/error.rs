@@ -5,6 +5,7 @@ use std::fmt;
 
 use dat_engine::{ControlError, ControlErrorKind};
 
+use crate::refusal::{EvdRefusal, Refusal};
 use crate::status::{DatReturn, ReturnType, Subtype};
 
 /// The error of a control call. Calls that take events return the bare [`DatReturn`], and posts of
@@ -12,7 +13,15 @@ use crate::status::{DatReturn, ReturnType, Subtype};
 #[derive(Clone, Debug)]
 pub struct DatError {
     code: DatReturn,
-    cause: Cow<'static, str>,
+    cause: Cause,
+}
+
+/// A text, or what becomes one when it is displayed.
+#[derive(Clone, Debug)]
+enum Cause {
+    Text(Cow<'static, str>),
+    Post(Refusal),
+    Evd(EvdRefusal),
 }
 
 /// The result of a control call.
@@ -21,18 +30,21 @@ pub type Result<T, E = DatError> = core::result::Result<T, E>;
 impl DatError {
     /// Returns an error with its cause: what is wrong, and what the caller can do about it.
     pub fn new(kind: ReturnType, subtype: Subtype, cause: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            code: DatReturn::error(kind, subtype),
-            cause: cause.into(),
-        }
+        Self::explained(DatReturn::error(kind, subtype), cause)
     }
 
     /// Returns an error with a code that another call has returned, and its cause.
     pub fn explained(code: DatReturn, cause: impl Into<Cow<'static, str>>) -> Self {
         Self {
             code,
-            cause: cause.into(),
+            cause: Cause::Text(cause.into()),
         }
+    }
+
+    /// Returns the error with another code.
+    #[must_use]
+    pub fn with_code(self, code: DatReturn) -> Self {
+        Self { code, ..self }
     }
 
     /// Returns the code that C programs see.
@@ -43,16 +55,35 @@ impl DatError {
 
     /// Returns the cause in words; may be empty.
     #[must_use]
-    pub fn cause(&self) -> &str {
-        &self.cause
+    pub fn cause(&self) -> Cow<'_, str> {
+        match &self.cause {
+            Cause::Text(text) => Cow::Borrowed(text),
+            Cause::Post(refusal) => refusal.to_string().into(),
+            Cause::Evd(refusal) => refusal.to_string().into(),
+        }
     }
 }
 
 impl From<DatReturn> for DatError {
     fn from(code: DatReturn) -> Self {
+        Self::explained(code, "")
+    }
+}
+
+impl From<Refusal> for DatError {
+    fn from(refusal: Refusal) -> Self {
         Self {
-            code,
-            cause: Cow::Borrowed(""),
+            code: refusal.code(),
+            cause: Cause::Post(refusal),
+        }
+    }
+}
+
+impl From<EvdRefusal> for DatError {
+    fn from(refusal: EvdRefusal) -> Self {
+        Self {
+            code: refusal.code(),
+            cause: Cause::Evd(refusal),
         }
     }
 }
@@ -66,23 +97,23 @@ impl From<DatError> for DatReturn {
 impl From<ControlError> for DatError {
     /// Translates the error of a verbs call into DAT's codes.
     fn from(error: ControlError) -> Self {
-        use ControlErrorKind as Cause;
+        use ControlErrorKind as Kind;
         let (kind, subtype) = match error.kind() {
-            Cause::NoDevice | Cause::UnknownDevice => {
+            Kind::NoDevice | Kind::UnknownDevice => {
                 (ReturnType::ProviderNotFound, Subtype::NameNotRegistered)
             }
-            Cause::LockedMemory => (ReturnType::InsufficientResources, Subtype::ResourceMemory),
-            Cause::OutOfResources => (ReturnType::InsufficientResources, Subtype::ResourceMemory),
-            Cause::Permission | Cause::DeviceLost => {
+            Kind::LockedMemory => (ReturnType::InsufficientResources, Subtype::ResourceMemory),
+            Kind::OutOfResources => (ReturnType::InsufficientResources, Subtype::ResourceMemory),
+            Kind::Permission | Kind::DeviceLost => {
                 (ReturnType::InsufficientResources, Subtype::ResourceDevice)
             }
-            Cause::Limit | Cause::Invalid => (ReturnType::InvalidParameter, Subtype::NoSubtype),
-            Cause::PortDown | Cause::NoGid | Cause::Unreachable => (
+            Kind::Limit | Kind::Invalid => (ReturnType::InvalidParameter, Subtype::NoSubtype),
+            Kind::PortDown | Kind::NoGid | Kind::Unreachable => (
                 ReturnType::InvalidAddress,
                 Subtype::InvalidAddressUnreachable,
             ),
-            Cause::Unsupported => (ReturnType::ModelNotSupported, Subtype::NoSubtype),
-            Cause::Forked => (ReturnType::InvalidHandle, Subtype::NoSubtype),
+            Kind::Unsupported => (ReturnType::ModelNotSupported, Subtype::NoSubtype),
+            Kind::Forked => (ReturnType::InvalidHandle, Subtype::NoSubtype),
             _ => (ReturnType::InternalError, Subtype::NoSubtype),
         };
         Self::new(kind, subtype, error.to_string())
@@ -91,10 +122,9 @@ impl From<ControlError> for DatError {
 
 impl fmt::Display for DatError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.cause.is_empty() {
-            write!(f, "{}", self.code)
-        } else {
-            write!(f, "{}: {}", self.code, self.cause)
+        match &*self.cause() {
+            "" => write!(f, "{}", self.code),
+            cause => write!(f, "{}: {cause}", self.code),
         }
     }
 }

@@ -10,7 +10,6 @@ use core::fmt;
 use bitflags::Flags;
 use dat_engine::{LONGEST_WINDOW, PostError};
 
-use crate::error::DatError;
 use crate::handle::{Handle, NotOwned};
 use crate::status::{DatReturn, OwnCodes, ReturnCodes, ReturnType as Type, Subtype};
 use crate::types::{CompletionFlags, EpState, MemPrivileges};
@@ -48,6 +47,14 @@ macro_rules! causes {
                 }
             }
         }
+
+        impl core::error::Error for $Causes {}
+
+        impl From<$Causes> for DatReturn {
+            fn from(refusal: $Causes) -> Self {
+                refusal.code()
+            }
+        }
     };
 }
 
@@ -70,6 +77,14 @@ causes! {
     State { state: EpState, what: &'static str } => in_state(state.subtype()), (
         "the endpoint is {state:?}: {what} are accepted while it is Connected (after \
          DAT_CONNECTION_EVENT_ESTABLISHED) or Disconnected");
+    NullSegments { count: i32 } => bad(Subtype::InvalidArg3), (
+        "the segment list is null, but the number of segments is {count}: expected a list of that \
+         many, or 0 segments for an empty message");
+    NullRemote => bad(Subtype::InvalidArg5), (
+        "the remote segment is null: expected a DAT_RMR_TRIPLET with the context and address that \
+         the peer has sent");
+    NullAtomic { what: &'static str, argument: Subtype } => bad(argument), (
+        "the {what} segment is null: expected one of 8 bytes");
     NoZone => in_state(Subtype::InvalidStateEpPz), (
         "the endpoint has no protection zone: set one with dat_ep_modify before posting");
     NotReady { what: &'static str } => in_state(Subtype::InvalidStateEpNotready), (
@@ -268,27 +283,6 @@ fn hint_of(wrong: CompletionFlags) -> &'static str {
         false => "",
     }
 }
-
-impl core::error::Error for Refusal {}
-impl core::error::Error for EvdRefusal {}
-
-macro_rules! into_code {
-    ($($Causes:ident)+) => { $(
-        impl From<$Causes> for DatError {
-            fn from(refusal: $Causes) -> Self {
-                Self::explained(refusal.code(), refusal.to_string())
-            }
-        }
-
-        impl From<$Causes> for DatReturn {
-            fn from(refusal: $Causes) -> Self {
-                refusal.code()
-            }
-        }
-    )+ };
-}
-
-into_code!(Refusal EvdRefusal);
 
 thread_local! {
     /// The last refused post of this thread that returned [`OwnCodes`].

@@ -43,7 +43,7 @@ fn changed(
     }
     // A bad handle inside the structure is a bad argument, not a bad handle.
     named_or_null(handle, kind, Subtype::InvalidArg3)
-        .map_err(|error| bad_argument(Subtype::InvalidArg3, error.cause().to_owned()))
+        .map_err(|error| bad_argument(Subtype::InvalidArg3, error.cause().into_owned()))
 }
 
 #[unsafe(export_name = symbol!("dat_ep_modify"))]

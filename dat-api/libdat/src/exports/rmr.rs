@@ -114,7 +114,7 @@ pub(crate) unsafe fn bind(rmr_handle: DAT_RMR_HANDLE, bind: &Bind) -> Result<()>
             BAD_TRIPLET => DatReturn::error(ReturnType::InvalidParameter, bind.triplet_at),
             code => code,
         };
-        DatError::explained(code, refusal.to_string())
+        DatError::from(refusal).with_code(code)
     })?;
     if let Some(place) = place {
         place.set(bound);

@@ -12,7 +12,6 @@
 //! here only after they have decided to refuse the call; an empty queue, an expired
 //! timeout and a signal are no refusals.
 
-use core::fmt::Display;
 use std::ffi::{CStr, CString};
 use std::io::Write;
 use std::sync::OnceLock;
@@ -66,7 +65,7 @@ pub(super) fn failed(
     call: &str,
     subject: Subject<'_>,
     code: DatReturn,
-    cause: &dyn Display,
+    cause: &dyn Fn() -> String,
 ) -> DAT_RETURN {
     let answer = version::code(code);
     let destination = destination(ERRORS);
@@ -79,7 +78,7 @@ pub(super) fn failed(
             }
             _ => code.to_string(),
         };
-        let line = one_line(&format!("{LIBRARY}: {call}{subject}: {name}: {cause}"));
+        let line = one_line(&format!("{LIBRARY}: {call}{subject}: {name}: {}", cause()));
         print_line(destination, libc::LOG_ERR, line);
     }
     answer

@@ -50,16 +50,15 @@ fn run(
     // poison, or in objects whose handles were not returned yet.
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(code)) => code,
-        Ok(Err(error)) => debug::failed(call, subject, error.code(), &error.cause()),
+        Ok(Err(error)) => {
+            debug::failed(call, subject, error.code(), &|| error.cause().into_owned())
+        }
         Err(_) => {
             // The panic message has already been printed to standard error.
             let code = DatReturn::error(ReturnType::InternalError, Subtype::NoSubtype);
-            debug::failed(
-                call,
-                subject,
-                code,
-                &"the library panicked; please report it",
-            )
+            debug::failed(call, subject, code, &|| {
+                "the library panicked; please report it".into()
+            })
         }
     }
 }

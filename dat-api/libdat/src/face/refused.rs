@@ -14,7 +14,6 @@ use dat_api::{
 };
 
 use super::debug;
-use super::frame::bad_argument;
 use super::handles::{refused, waits_on};
 use super::subject::{Subject, on, on_object};
 use crate::abi::{DAT_COUNT, DAT_EVD_HANDLE, DAT_HANDLE, DAT_RETURN};
@@ -24,7 +23,7 @@ use crate::version;
 #[cold]
 #[inline(never)]
 pub(crate) fn refuse(call: &str, subject: Subject<'_>, error: &DatError) -> DAT_RETURN {
-    debug::failed(call, subject, error.code(), &error.cause())
+    debug::failed(call, subject, error.code(), &|| error.cause().into_owned())
 }
 
 /// What a post returns that the object refuses.
@@ -34,13 +33,10 @@ impl ReturnCodes for Codes {
     #[cold]
     #[inline(never)]
     fn refuse(call: &'static str, on: Handle, refusal: Refusal) -> DatReturn {
-        let code = debug::failed(call, posted_to(on), refusal.code(), &refusal);
+        let subject = on_object(on.kind().map_or("ep", name_of), on);
+        let code = debug::failed(call, subject, refusal.code(), &|| refusal.to_string());
         DatReturn::from_bits(code)
     }
-}
-
-fn posted_to(object: Handle) -> Subject<'static> {
-    on_object(object.kind().map_or("ep", name_of), object)
 }
 
 fn name_of(kind: Kind) -> &'static str {
@@ -75,34 +71,21 @@ pub(crate) extern "C" fn no_segments(
     count: DAT_COUNT,
     call: &'static str,
 ) -> DAT_RETURN {
-    let cause = format!(
-        "the segment list is null, but the number of segments is {count}: expected a list of that \
-         many, or 0 segments for an empty message"
-    );
-    refuse(
-        call,
-        posted_to(on),
-        &bad_argument(Subtype::InvalidArg3, cause),
-    )
+    Codes::refuse(call, on, Refusal::NullSegments { count }).bits()
 }
 
 /// Refuses a null remote segment.
 #[cold]
 #[inline(never)]
 pub(crate) extern "C" fn no_remote_segment(ep: Handle, call: &'static str) -> DAT_RETURN {
-    let error = bad_argument(
-        Subtype::InvalidArg5,
-        "the remote segment is null: expected a DAT_RMR_TRIPLET with the context and address that \
-         the peer has sent",
-    );
-    refuse(call, posted_to(ep), &error)
+    Codes::refuse(call, ep, Refusal::NullRemote).bits()
 }
 
 /// Refuses a call on an EVD.
 #[cold]
 #[inline(never)]
 pub(crate) fn evd_refused(call: &str, evd: Subject<'_>, refusal: EvdRefusal) -> DAT_RETURN {
-    debug::failed(call, evd, refusal.code(), &refusal)
+    debug::failed(call, evd, refusal.code(), &|| refusal.to_string())
 }
 
 /// Refuses a null event of a dequeue.

@@ -9,14 +9,14 @@ use dat_api::handle::peek_at;
 use dat_api::object::ep::{Ep, kind};
 use dat_api::object::ia::{IaAttributes, IaInfo, NamedAttribute};
 use dat_api::types::{CompletionFlags, DtoStatus, ExtendedOperation, RmrSegment};
-use dat_api::{DatError, Kind, ReturnType, Subtype};
+use dat_api::{DatError, Kind, Refusal, ReturnCodes, ReturnType, Subtype};
 
 use crate::abi::*;
 use crate::exports::ia;
 use crate::face::frame::{bad_argument, control};
-use crate::face::refused::{Codes, bad_handle, no_remote_segment, no_segments, refuse};
+use crate::face::refused::{Codes, bad_handle, no_remote_segment, no_segments};
 use crate::face::segments::{local, remote};
-use crate::face::subject::{on, on_object};
+use crate::face::subject::on;
 use crate::providers::dispatch;
 
 unsafe extern "C" {
@@ -112,12 +112,11 @@ fn null_segment(
     at: [Subtype; 2],
     local: *const DAT_LMR_TRIPLET,
 ) -> DAT_RETURN {
-    let (at, what) = match local.is_null() {
+    let (argument, what) = match local.is_null() {
         true => (at[0], "local"),
         false => (at[1], "remote"),
     };
-    let cause = format!("the {what} segment is null: expected one of 8 bytes");
-    refuse(call, on_object("ep", ep.handle()), &bad_argument(at, cause))
+    Codes::refuse(call, ep.handle(), Refusal::NullAtomic { what, argument }).bits()
 }
 
 /// Defines a call that posts an atomic operation, of a kind with these operands.

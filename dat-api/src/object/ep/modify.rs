@@ -122,7 +122,7 @@ fn bad_value(cause: impl Into<std::borrow::Cow<'static, str>>) -> DatError {
 fn of_a_value(error: DatError) -> DatError {
     match error.code().kind() {
         Some(ReturnType::InvalidHandle | ReturnType::InvalidParameter) => {
-            bad_value(error.cause().to_owned())
+            bad_value(error.cause().into_owned())
         }
         _ => error,
     }
