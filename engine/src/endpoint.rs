@@ -90,7 +90,7 @@ impl Endpoint {
     pub unsafe fn try_post_recvs<T>(
         &mut self,
         list: &[T],
-        message: impl Fn(&T) -> Option<Message>,
+        message: impl Fn(&T) -> Option<Message> + Copy,
     ) -> usize {
         // SAFETY: required of the caller.
         unsafe {
@@ -182,7 +182,7 @@ impl Endpoint {
     pub unsafe fn try_post_sends<T>(
         &mut self,
         list: &[T],
-        message: impl Fn(&T) -> Option<Message>,
+        message: impl Fn(&T) -> Option<Message> + Copy,
         inline: u32,
     ) -> usize {
         // SAFETY: required of the caller.

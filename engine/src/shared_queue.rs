@@ -124,7 +124,7 @@ impl SharedReceiveQueue {
     pub unsafe fn try_post_list<T>(
         &mut self,
         list: &[T],
-        message: impl Fn(&T) -> Option<Message>,
+        message: impl Fn(&T) -> Option<Message> + Copy,
     ) -> usize {
         // SAFETY: required of the caller.
         unsafe {

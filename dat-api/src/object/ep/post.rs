@@ -298,7 +298,7 @@ impl Ep {
         }
         let inline = u32::try_from(poster.inline).unwrap_or(u32::MAX);
         let cache = poster.lmr_caches.read;
-        let message = |send: &T| fast_message(listed(send), longest, &cache);
+        let message = move |send: &T| fast_message(listed(send), longest, &cache);
         // SAFETY: the limit is not `NONE`. The caller's promise.
         let posted = unsafe { poster.fast_qp().try_post_sends(sends, message, inline) };
         if posted != 0 {

@@ -473,7 +473,7 @@ impl RecvPoster for Poster {
     unsafe fn try_post_list<T>(
         &mut self,
         list: &[T],
-        message: impl Fn(&T) -> Option<Message>,
+        message: impl Fn(&T) -> Option<Message> + Copy,
     ) -> usize {
         // SAFETY: as in `try_post`.
         unsafe { self.fast_qp().try_post_recvs(list, message) }

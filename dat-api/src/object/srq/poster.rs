@@ -197,7 +197,7 @@ impl RecvPoster for Poster {
     unsafe fn try_post_list<T>(
         &mut self,
         list: &[T],
-        message: impl Fn(&T) -> Option<Message>,
+        message: impl Fn(&T) -> Option<Message> + Copy,
     ) -> usize {
         // SAFETY: the caller's promise.
         unsafe { self.queue.try_post_list(list, message) }
