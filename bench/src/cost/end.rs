@@ -32,6 +32,8 @@ pub(super) const POLL_FAILED: usize = usize::MAX;
 pub(super) enum Atomic {
     FetchAdd,
     CompareSwap,
+    /// An RDMA write with immediate data, which is posted in the same way.
+    WriteImmediate,
 }
 
 /// One end of a connection. It takes receives from its own queue or from a
@@ -45,6 +47,8 @@ pub(super) trait End {
     const BATCHES: bool;
     /// Whether it has a call that waits ([`Self::waited`]).
     const WAITS: bool = false;
+    /// Whether its events of receives with immediate data are measured ([`Self::immediate`]).
+    const IMMEDIATES: bool = false;
     /// Whether it can sleep ([`Self::slept`]).
     const SLEEPS: bool = Self::WAITS;
 
@@ -68,7 +72,15 @@ pub(super) trait End {
     fn fetch_add(&mut self, cookie: u64) -> bool;
     /// Posts a compare-and-swap.
     fn compare_swap(&mut self, cookie: u64) -> bool;
+    /// Posts an RDMA write with immediate data. It is not measured.
+    fn write_immediate(&mut self, _cookie: u64) -> bool {
+        false
+    }
 
+    /// Polls one completion of a receive with immediate data.
+    fn immediate(&mut self, _sum: &mut u64) -> usize {
+        POLL_FAILED
+    }
     /// Polls one completion of a receive, and adds its cookie and length to
     /// `sum`, so that the compiler cannot omit reading them.
     fn received(&mut self, sum: &mut u64) -> usize;
@@ -86,7 +98,7 @@ pub(super) trait End {
     fn sent(&mut self, sum: &mut u64) -> usize;
     /// Polls up to [`super::operation::BATCH`] completions of other requests.
     fn sent_batch(&mut self, sum: &mut u64) -> usize;
-    /// Polls one completion of a request of any kind. It is not measured.
+    /// Polls one completion of a request of any kind.
     fn finished(&mut self) -> usize {
         self.sent(&mut 0)
     }

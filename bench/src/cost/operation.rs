@@ -16,6 +16,8 @@ pub(super) enum Operation {
     PollSrq32,
     PollSend,
     PollSendBatch,
+    PollFetchAdd,
+    PollImmediate,
     Empty,
     Wait,
     WaitTwo,
@@ -38,7 +40,7 @@ pub(super) const BATCH: usize = 16;
 
 impl Operation {
     /// All operations, in the order of the table.
-    pub(super) const ALL: [Self; 26] = [
+    pub(super) const ALL: [Self; 28] = [
         Self::PostRecv,
         Self::PostRecvList,
         Self::SrqPost,
@@ -52,6 +54,8 @@ impl Operation {
         Self::PollSrq32,
         Self::PollSend,
         Self::PollSendBatch,
+        Self::PollFetchAdd,
+        Self::PollImmediate,
         Self::Empty,
         Self::Wait,
         Self::WaitTwo,
@@ -92,6 +96,8 @@ impl Operation {
             Self::PollSrq32 => ("hit_srq_32", "SRQ receive completion, 32 B in CQE"),
             Self::PollSend => ("hit_send", "send completion, single"),
             Self::PollSendBatch => ("hit_send_batch", "send completion, batch of 16"),
+            Self::PollFetchAdd => ("hit_fetch_add", "fetch-and-add completion"),
+            Self::PollImmediate => ("hit_immed", "receive completion, immediate data"),
             Self::Empty => ("empty", "empty poll"),
             Self::Wait => ("wait", "wait, each of a burst of receives"),
             Self::WaitTwo => ("wait_two", "wait for two, in a burst"),

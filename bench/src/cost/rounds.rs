@@ -77,11 +77,15 @@ impl<I: Interface> Rounds<I> {
         bench.sends(near, far, Batched, false, Operation::SendList)?;
         bench.sends(near, far, Single, true, Operation::SendInline)?;
         bench.sends(near, far, Batched, true, Operation::SendInlineList)?;
-        bench.others(near, Operation::Write, I::Own::write)?;
-        bench.others(near, Operation::Read, I::Own::read)?;
+        bench.others(near, Operation::Write, None, I::Own::write)?;
+        bench.others(near, Operation::Read, None, I::Own::read)?;
         if near.has_atomics() {
-            bench.others(near, Operation::FetchAdd, I::Own::fetch_add)?;
-            bench.others(near, Operation::CompareSwap, I::Own::compare_swap)?;
+            let poll = Some(Operation::PollFetchAdd);
+            bench.others(near, Operation::FetchAdd, poll, I::Own::fetch_add)?;
+            bench.others(near, Operation::CompareSwap, None, I::Own::compare_swap)?;
+            if I::Own::IMMEDIATES {
+                bench.immediates(near, far)?;
+            }
         }
         if I::Own::WAITS {
             bench.waits(near, far)?;
@@ -316,11 +320,23 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Measures requests for which the far end posts nothing.
+    /// Measures receives with immediate data.
+    fn immediates<E: End>(&mut self, near: &mut E, far: &mut E) -> Result<(), Failure> {
+        let count = self.count;
+        posted(post_all(count, |at| near.receive(at)), "receives")?;
+        posted(post_all(count, |at| far.write_immediate(at)), "writes")?;
+        take(count, self.nic, || far.finished())?;
+        self.nic.drain_and_hold()?;
+        let (operation, poll) = (Operation::PollImmediate, E::immediate);
+        self.polls(Batching::Single, E::BATCHES, operation, near, poll, poll)
+    }
+
+    /// Measures requests for which the far end posts nothing, and with `poll` their completions.
     fn others<E: End>(
         &mut self,
         near: &mut E,
         operation: Operation,
+        poll: Option<Operation>,
         post: impl Fn(&mut E, u64) -> bool,
     ) -> Result<(), Failure> {
         let count = self.count;
@@ -331,7 +347,12 @@ impl Bench<'_> {
         });
         posted(good, "requests")?;
         self.nic.release();
-        take(count, self.nic, || near.finished()).map(drop)
+        let Some(poll) = poll else {
+            return take(count, self.nic, || near.finished()).map(drop);
+        };
+        self.nic.drain_and_hold()?;
+        let finished = |near: &mut E, _: &mut u64| near.finished();
+        self.polls(Batching::Single, E::BATCHES, poll, near, finished, finished)
     }
 
     /// Measures polls that find nothing.

@@ -268,6 +268,7 @@ impl<const SHARED: bool> End for CEnd<SHARED> {
     const LISTS: bool = false;
     const BATCHES: bool = false;
     const WAITS: bool = true;
+    const IMMEDIATES: bool = true;
 
     #[inline(always)]
     fn receive(&mut self, cookie: u64) -> bool {
@@ -341,6 +342,16 @@ impl<const SHARED: bool> End for CEnd<SHARED> {
         self.atomic(cookie, Atomic::CompareSwap)
     }
 
+    fn write_immediate(&mut self, cookie: u64) -> bool {
+        self.atomic(cookie, Atomic::WriteImmediate)
+    }
+
+    #[inline(always)]
+    fn immediate(&mut self, sum: &mut u64) -> usize {
+        dequeue_event(&self.received, &self.calls, [atomics::DONE], sum)
+    }
+
+    #[inline(always)]
     fn finished(&mut self) -> usize {
         let numbers = [DAT_DTO_COMPLETION_EVENT, atomics::DONE];
         dequeue_event(&self.sent, &self.calls, numbers, &mut 0)

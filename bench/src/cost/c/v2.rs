@@ -10,8 +10,8 @@ pub(in crate::cost) use self::interface::C;
 mod atomics {
     use super::udapl::abi::{
         DAT_COMPLETION_DEFAULT_FLAG, DAT_CONTEXT, DAT_EP_HANDLE, DAT_EVENT_NUMBER, DAT_EXTENDED_OP,
-        DAT_IB_CMP_AND_SWAP_OP, DAT_IB_DTO_EVENT, DAT_IB_FETCH_AND_ADD_OP, DAT_LMR_TRIPLET,
-        DAT_RETURN, DAT_RMR_TRIPLET,
+        DAT_IB_CMP_AND_SWAP_OP, DAT_IB_DTO_EVENT, DAT_IB_FETCH_AND_ADD_OP,
+        DAT_IB_RDMA_WRITE_IMMED_OP, DAT_LMR_TRIPLET, DAT_RETURN, DAT_RMR_TRIPLET,
     };
     pub(super) use super::udapl::has_atomics as supported;
     use super::udapl::library::Calls;
@@ -45,6 +45,10 @@ mod atomics {
                 Atomic::CompareSwap => {
                     let code = DAT_IB_CMP_AND_SWAP_OP as DAT_EXTENDED_OP;
                     call(ep, code, 1_u64, 2_u64, local, cookie, remote, flags)
+                }
+                Atomic::WriteImmediate => {
+                    let code = DAT_IB_RDMA_WRITE_IMMED_OP as DAT_EXTENDED_OP;
+                    call(ep, code, 1_i32, local, cookie, remote, 7_u32, flags)
                 }
             }
         }

@@ -114,10 +114,6 @@ unsafe extern "C" fn dequeue_slow(owned: Owned<Evd>, event: *mut DAT_EVENT) -> D
         unsafe { event::write(event, &taken) };
     };
     let handle = owned.handle();
-    let owned = match evd::take_if_extended(owned, put) {
-        Ok(()) => return DatReturn::SUCCESS.bits(),
-        Err(owned) => owned,
-    };
     match evd::dequeue_slow_with(owned, put) {
         Ok(()) => DatReturn::SUCCESS.bits(),
         Err(EvdRefusal::Empty { code }) => code.bits(),

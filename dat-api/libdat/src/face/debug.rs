@@ -59,6 +59,11 @@ fn c_number(text: &str) -> Option<u32> {
     u32::from_str_radix(digits, radix).ok()
 }
 
+/// Returns whether refused calls are printed.
+pub(super) fn prints_refusals() -> bool {
+    destination(ERRORS) != 0
+}
+
 /// Prints a refused call, if refused calls are printed; returns its code in C.
 #[cold]
 pub(super) fn failed(

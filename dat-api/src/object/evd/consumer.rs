@@ -181,12 +181,13 @@ impl Consumer {
     /// Stages a completion that was taken from a queue.
     #[cold]
     #[inline(never)]
-    fn keep(&mut self, evd: &Evd, completion: &Completion) {
+    fn keep(&mut self, evd: &Evd, completion: &Completion) -> Arrivals {
         let attribute = evd.state.attribute();
         let mut found = Arrivals::default();
         let notice = &mut self.notice;
         put(completion, &mut self.staged, attribute, notice, &mut found);
         self.note_staged(evd);
+        found
     }
 
     /// Stages the events that are there, up to the queue length.
@@ -203,22 +204,12 @@ impl Consumer {
             return match queue.poll() {
                 Some(completion) => {
                     moving.has_moved();
-                    self.gather_from(evd, &completion)
+                    self.keep(evd, &completion).and(self.gather_all(evd))
                 }
                 None => Arrivals::default(),
             };
         }
         self.gather_all(evd)
-    }
-
-    /// As [`Self::gather`], beginning with a completion of the only queue.
-    #[inline(never)]
-    fn gather_from(&mut self, evd: &Evd, completion: &Completion) -> Arrivals {
-        let attribute = evd.state.attribute();
-        let mut found = Arrivals::default();
-        let notice = &mut self.notice;
-        put(completion, &mut self.staged, attribute, notice, &mut found);
-        found.and(self.gather_all(evd))
     }
 
     #[inline(never)]

@@ -199,7 +199,7 @@ fn take_extended<R>(cqe: Cqe<'_>, evd: Handle, with: impl FnOnce(Event) -> R) ->
 /// # Errors
 /// The EVD, with nothing consumed: the slow path has to take the event.
 #[inline(always)]
-pub fn take_if_extended<R>(
+pub(super) fn take_if_extended<R>(
     mut owned: Owned<Evd>,
     with: impl FnOnce(Event) -> R,
 ) -> Result<R, Owned<Evd>> {

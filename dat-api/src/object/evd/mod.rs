@@ -44,7 +44,7 @@ use dat_engine::{CompletionQueue as Queue, CqeRef as Cqe};
 use self::tests::{FakeCqe as Cqe, FakeQueue as Queue};
 
 pub(crate) use self::attach::{DtoStream, StreamGuard};
-pub use self::convert::{PeekedEvent, peek, take_if_extended};
+pub use self::convert::{PeekedEvent, peek};
 pub use self::create::{EvdInfo, Notification};
 pub(crate) use self::owner::{Claim, PollMode, poll_completions, poll_for_cno};
 pub use self::owner::{dequeue, dequeue_slow, dequeue_slow_with, drain, own, own_when_free};

@@ -20,7 +20,7 @@ use dat_engine::sync::{Backoff, MutexGuard};
 use dat_engine::wait::ChannelFds;
 use dat_engine::{CompletionChannel, CompletionQueueHandle};
 
-use super::convert::peek;
+use super::convert::{peek, take_if_extended};
 use super::pending::{Command, Overflow};
 use super::state::{CnoBinding, Evd, open};
 use super::streams::{Attachments, Attribute, StreamKind};
@@ -62,9 +62,13 @@ pub fn dequeue_slow(owned: Owned<Evd>) -> Result<Event, EvdRefusal> {
 /// As [`dequeue`].
 #[inline(always)]
 pub fn dequeue_slow_with<R>(
-    mut owned: Owned<Evd>,
-    with: impl FnOnce(Event) -> R,
+    owned: Owned<Evd>,
+    with: impl FnOnce(Event) -> R + Copy,
 ) -> Result<R, EvdRefusal> {
+    let mut owned = match take_if_extended(owned, with) {
+        Ok(result) => return Ok(result),
+        Err(owned) => owned,
+    };
     let handle = owned.handle();
     let (evd, consumer) = open(&mut owned);
     match consumer.next_slow(evd, |data| with(Event { evd: handle, data })) {
@@ -223,7 +227,7 @@ impl Evd {
     /// Reserves room for one event, for a caller that must know before it creates the event that
     /// there is room. Returns `None` if there is none, which does not count as an overflow.
     pub(crate) fn claim(&self) -> Option<Claim<'_>> {
-        Claim::of(self)
+        self.posted.claim().then(|| Claim(self))
     }
 
     /// Adds an event, and reports the beginning of an overflow to the asynchronous EVD. Returns
@@ -259,12 +263,9 @@ impl Evd {
                 flags: self.flags.bits(),
             });
         }
-        if !self.posted.offer(EventData::Software { pointer }) {
-            return Err(EvdRefusal::EvdFull {
-                length: self.queue_length(),
-            });
-        }
-        self.arrived();
+        let length = self.queue_length();
+        let room = self.claim().ok_or(EvdRefusal::EvdFull { length })?;
+        room.fill(EventData::Software { pointer });
         Ok(())
     }
 
@@ -301,11 +302,7 @@ impl Evd {
 /// Room for one event in an EVD, released unless it is filled.
 pub(crate) struct Claim<'a>(&'a Evd);
 
-impl<'a> Claim<'a> {
-    pub(super) fn of(evd: &'a Evd) -> Option<Self> {
-        evd.posted.claim().then(|| Self(evd))
-    }
-
+impl Claim<'_> {
     /// Adds the event.
     pub(crate) fn fill(self, data: EventData) {
         let evd = self.0;

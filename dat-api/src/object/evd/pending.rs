@@ -171,19 +171,6 @@ impl Posted {
         Ok(())
     }
 
-    /// As [`Self::post`], for an event of the consumer. Returns `false` if there is no room;
-    /// the consumer's call then fails, which does not count as an overflow.
-    pub(super) fn offer(&self, data: EventData) -> bool {
-        let mut inside = self.inside.lock();
-        if self.held.load(Ordering::Acquire) >= inside.limit {
-            return false;
-        }
-        inside.events.push_back(data);
-        self.held.fetch_add(1, Ordering::Relaxed);
-        self.attention.fetch_add(1, Ordering::SeqCst);
-        true
-    }
-
     /// Reserves room for one event; returns `false` if there is none.
     pub(super) fn claim(&self) -> bool {
         let inside = self.inside.lock();

@@ -7,7 +7,9 @@ use dat_engine::{Completion, CompletionOp};
 use super::fixture::{FakeEp, Fixture, code, number};
 use crate::object::evd::DtoRole;
 use crate::status::{ReturnType, Subtype};
-use crate::types::{CompletionFlags, DtoOperation, DtoStatus, EvdFlags, EventData};
+use crate::types::{
+    CompletionFlags, DtoOperation, DtoStatus, EvdFlags, EventData, ExtendedOperation,
+};
 
 const EMPTY: (ReturnType, Subtype) = (ReturnType::QueueEmpty, Subtype::NoSubtype);
 
@@ -31,6 +33,58 @@ fn evd_dequeue_works_when_unwaitable_and_disabled() {
     fixture.evd.disable();
     fixture.post(3);
     assert_eq!(fixture.dequeue().map(number), Ok(3));
+}
+
+/// The fast path makes them of the CQE, the verbs path of a completion.
+#[test]
+fn evd_w01_extended_events_are_the_same_on_both_paths() {
+    let ep = FakeEp::new();
+    let immediate = |op| Completion {
+        op,
+        imm: 0x0102_0304,
+        flags: dat_engine::CompletionFlags::WITH_IMM,
+        ..ep.received(1)
+    };
+    let request = |op| Completion { op, ..ep.sent(8) };
+    let completions = [
+        immediate(CompletionOp::Recv),
+        immediate(CompletionOp::RecvWriteImm),
+        request(CompletionOp::WriteImm),
+        request(CompletionOp::FetchAdd),
+        request(CompletionOp::CompareSwap),
+    ];
+    let data = u32::from_ne_bytes([1, 2, 3, 4]);
+    let expected = [
+        (ExtendedOperation::RecvMsgImmed, 1, 11, data),
+        (ExtendedOperation::RecvImmed, 1, 11, data),
+        (ExtendedOperation::RdmaWriteImmed, 8, 8, 0),
+        (ExtendedOperation::FetchAdd, 8, 8, 0),
+        (ExtendedOperation::CmpSwap, 8, 8, 0),
+    ]
+    .map(
+        |(operation, cookie, length, immediate)| EventData::ExtendedDto {
+            ep: ep.handle(),
+            cookie,
+            status: DtoStatus::Success,
+            length,
+            operation,
+            immediate,
+        },
+    );
+    for is_direct in [true, false] {
+        let fixture = Fixture::new(8, EvdFlags::DTO);
+        fixture.ia.choose_path(is_direct);
+        let (role, flags) = (DtoRole::Recv { depth: 8 }, CompletionFlags::empty());
+        let _stream = fixture.evd.attach_dto(role, flags, &[]).expect("room");
+        let ring = fixture.ia.rings().pop().expect("a queue");
+        for completion in completions {
+            ring.complete(completion);
+        }
+        for event in expected {
+            assert_eq!(fixture.dequeue(), Ok(event), "direct: {is_direct}");
+        }
+        assert_eq!(code(fixture.dequeue()), EMPTY);
+    }
 }
 
 #[test]

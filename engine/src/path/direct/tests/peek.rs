@@ -85,6 +85,40 @@ fn a_cqe_is_consumed_on_the_fast_path_or_left_to_the_slow_path() {
 }
 
 #[test]
+fn immediate_data_and_atomics_are_consumed_with_what_they_have_more() {
+    let mut cq = Cq::new(4, 64);
+    let mut pair = qp(7, &cq, &cq, None);
+    assert_eq!(cq.poll(), None);
+    for (at, opcode, op) in [
+        (0, 3, CompletionOp::Recv),
+        (1, 1, CompletionOp::RecvWriteImm),
+    ] {
+        pair.recv(20, &[]).unwrap();
+        cq.write(Entry {
+            opcode,
+            imm: 9,
+            ..received(7, at, 5)
+        });
+        let cqe = cq.poller.peek().unwrap();
+        assert_eq!(cqe.immediate(), (op, 9));
+        assert_eq!(
+            cqe.consume_recv(|wr_id, length| (wr_id, length)),
+            Some((20, 5))
+        );
+    }
+    pair.send(30).unwrap();
+    cq.write(Entry {
+        request: 0x12,
+        ..done(7, 0)
+    });
+    let cqe = cq.poller.peek().unwrap();
+    assert_eq!((cqe.kind(), cqe.request_op()), (CqeKind::Request, None));
+    assert_eq!(cqe.extended_op(), Some(CompletionOp::FetchAdd));
+    assert_eq!(cqe.consume_request().map(|(wr_id, _)| wr_id), Some(30));
+    assert_eq!(cq.device.in_use(), 0);
+}
+
+#[test]
 fn a_stale_cqe_is_left_to_the_slow_path() {
     let mut cq = Cq::new(4, 64);
     let mut pair = qp(7, &cq, &cq, None);
