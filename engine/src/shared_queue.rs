@@ -132,7 +132,7 @@ impl SharedReceiveQueue {
                 path::SharedReceives::Direct(path) => {
                     path.producer.try_post_messages(list, message)
                 }
-                path::SharedReceives::Verbs(path) => path.try_post_messages(list, message),
+                path::SharedReceives::Verbs(path) => on_verbs(path, list, message),
             }
         }
     }
@@ -262,4 +262,20 @@ impl fmt::Debug for SharedReceiveQueueHandle {
             .field("srqn", &self.srqn())
             .finish_non_exhaustive()
     }
+}
+
+/// [`SharedReceiveQueue::try_post_list`] on the verbs path. Out of line, so that the loop of the
+/// direct path keeps its registers.
+///
+/// # Safety
+/// As for [`SharedReceiveQueue::post`], for every message.
+#[cold]
+#[inline(never)]
+unsafe fn on_verbs<T>(
+    path: &mut verbs::SharedReceives,
+    list: &[T],
+    message: impl Fn(&T) -> Option<Message>,
+) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { path.try_post_messages(list, message) }
 }

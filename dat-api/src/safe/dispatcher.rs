@@ -9,7 +9,7 @@ use dat_engine::wait::{WaitCounters, WaitPolicy};
 use super::endpoint::LingeringMemory;
 use super::{Adapter, Cno};
 use crate::error::Result;
-use crate::handle::{self, Handle, Owned};
+use crate::handle::{self, Handle, NotOwned, Owned};
 use crate::object::evd::{self, Evd, Stamped, Timeout};
 use crate::refusal::EvdRefusal;
 use crate::status::{DatReturn, ReturnType};
@@ -57,6 +57,25 @@ pub struct Waited {
     pub more: u32,
 }
 
+/// Takes the EVD for this call alone.
+#[inline(always)]
+fn own(evd: Handle) -> Result<Owned<Evd>, DatReturn> {
+    match handle::own::<Evd>(evd) {
+        Ok(owned) => Ok(owned),
+        Err(error) => own_after(evd, error),
+    }
+}
+
+/// As [`own`], after another call was found to own the EVD, or there was none.
+#[cold]
+#[inline(never)]
+fn own_after(evd: Handle, error: NotOwned) -> Result<Owned<Evd>, DatReturn> {
+    match error {
+        NotOwned::Busy => Ok(evd::own_when_free(evd)?),
+        NotOwned::Stale => Err(error.into()),
+    }
+}
+
 /// [`EventDispatcher::next`] on the slow path.
 #[inline(never)]
 fn next_slow(owned: Owned<Evd>) -> Result<Option<Event>, DatReturn> {
@@ -77,7 +96,7 @@ fn wait_slow(
 ) -> Result<Waited, DatReturn> {
     let mut owned = match owned {
         Some(owned) => owned,
-        None => evd::own(handle)?,
+        None => own(handle)?,
     };
     let waited = evd::wait(&mut owned, limit(timeout), threshold);
     Ok(Waited {
@@ -139,7 +158,7 @@ impl EventDispatcher {
     /// A thread waits on the dispatcher, or the adapter was closed.
     #[inline]
     pub fn next(&self) -> Result<Option<Event>, DatReturn> {
-        let owned = match evd::peek(evd::own(self.0.handle)?) {
+        let owned = match evd::peek(own(self.0.handle)?) {
             Ok(Err(_empty)) => return Ok(None),
             Ok(Ok(found)) => match found.take(|event| event) {
                 Ok(event) => return Ok(Some(event)),
@@ -168,7 +187,7 @@ impl EventDispatcher {
     /// # Errors
     /// As [`Self::next`].
     pub fn drain(&self, events: &mut [Event]) -> Result<usize, DatReturn> {
-        Ok(evd::drain(evd::own(self.0.handle)?, events)?)
+        Ok(evd::drain(own(self.0.handle)?, events)?)
     }
 
     /// Takes the next event as [`Self::next`] does, and returns when the device wrote its
@@ -237,7 +256,7 @@ impl EventDispatcher {
     #[inline]
     pub fn wait_for(&self, threshold: u32, timeout: Option<Duration>) -> Result<Waited, DatReturn> {
         let threshold = i32::try_from(threshold).unwrap_or(i32::MAX);
-        match evd::take_counted(evd::own(self.0.handle)?, threshold) {
+        match evd::take_counted(own(self.0.handle)?, threshold) {
             Ok((event, more)) => Ok(Waited { event, more }),
             Err(None) if threshold == 1 && timeout == Some(Duration::ZERO) => {
                 Err(EvdRefusal::TimedOut.code())
