@@ -55,13 +55,13 @@
 //! 3. **Commit.** The control segment is written last. The data that the completion
 //!    needs are stored beside the ring: the request's `wr_id` (64 bits of the caller),
 //!    its `wr_data` (32 more bits), and the count of requests so far.
-//! 4. **Doorbell record.** After [`before_record`](mmio::barrier::before_record) the
+//! 4. **Doorbell record.** After `before_record` the
 //!    count of WQEBBs is stored in the record. From then on the WQE belongs to the
 //!    device.
-//! 5. **Register.** After [`before_register`](mmio::barrier::before_register) the first
+//! 5. **Register.** After `before_register` the first
 //!    eight bytes of the WQE are stored in the register, which starts the device. A
 //!    register that only this queue pair rings can take the whole WQE (*BlueFlame*); the
-//!    device then need not fetch it. [`after_register`](mmio::barrier::after_register) flushes the
+//!    device then need not fetch it. `after_register` flushes the
 //!    stores, and the next doorbell goes to the other half of the register.
 //!
 //! Several requests of one [`post_list`](send::SendProducer::post_list) share steps 4
@@ -76,7 +76,7 @@
 //!    last, and inverts the owner bit on each lap of the ring, so the bit distinguishes
 //!    a new CQE from that of the previous lap. In a ring of `count` entries the CQE of
 //!    counter `n` is written once its owner bit equals `n & count != 0`.
-//! 2. **Barrier.** [`after_ownership`](mmio::barrier::after_ownership) keeps the
+//! 2. **Barrier.** `after_ownership` keeps the
 //!    processor from reading the rest earlier than that byte.
 //! 3. **Read** through the [`Slot`](complete::Slot): which queue pair, which request
 //!    (`wqe_counter`), how many bytes.

@@ -5,7 +5,7 @@
 //! | part | used by |
 //! | --- | --- |
 //! | the poster (`poster.rs`, `post.rs`) | posts; other calls of the consumer, which must not run at the same time (on a threadsafe IA the lock of posts ensures that) |
-//! | the [`Control`], under a lock | calls of the consumer, the connection manager's thread, and threads that poll a failed completion |
+//! | the `Control`, under a lock | calls of the consumer, the connection manager's thread, and threads that poll a failed completion |
 //! | the state, one word | read by all; changed under the control's lock, by the tables of [`crate::state`] |
 //!
 //! The lock order is: the control's lock, then the lock of posts. Functions that may call back into

@@ -2,11 +2,11 @@
 //!
 //! | here | rdma-core (`udma_barrier.h`) | x86-64 | AArch64 |
 //! | --- | --- | --- | --- |
-//! | [`before_record`] | `udma_to_device_barrier` | compiler | `dmb oshst` |
-//! | [`before_register`] | `mmio_wc_start` | `sfence` | `dsb st` |
-//! | [`after_register`] | `mmio_flush_writes` | `sfence` | `dsb st` |
-//! | [`after_ownership`] | `udma_from_device_barrier` | compiler | `dmb oshld` |
-//! | [`before_release`] | – | compiler | `dmb oshld` |
+//! | `before_record` | `udma_to_device_barrier` | compiler | `dmb oshst` |
+//! | `before_register` | `mmio_wc_start` | `sfence` | `dsb st` |
+//! | `after_register` | `mmio_flush_writes` | `sfence` | `dsb st` |
+//! | `after_ownership` | `udma_from_device_barrier` | compiler | `dmb oshld` |
+//! | `before_release` | – | compiler | `dmb oshld` |
 //!
 //! The sources disagree in two places.
 //!
