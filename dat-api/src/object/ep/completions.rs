@@ -16,7 +16,7 @@
 //! other completed ones are counted (`has_high_watermark` of [`crate::handle::Upcalls`]).
 //!
 //! To dequeue a receive of an endpoint with marks, the fast path first tests whether the queue can
-//! hold so many at all: it looks at the CQE that would be the first beyond the lowest mark
+//! hold that number at all: it looks at the CQE that would be the first beyond the lowest mark
 //! ([`CompletionHooks`]). If that CQE is there, completions are passed to the endpoint one by one
 //! ([`completed`]). An endpoint without marks pays nothing for them.
 //!

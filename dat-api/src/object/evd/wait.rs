@@ -86,7 +86,7 @@ impl PeekedEvent {
     }
 
     /// Returns whether a wait with this threshold can take the event now: the threshold is valid,
-    /// and so many events are in the queue.
+    /// and that number of events is in the queue.
     #[inline]
     #[must_use]
     pub fn reaches(&mut self, threshold: i32) -> bool {
