@@ -4,8 +4,6 @@
 //! object above, it uses the object's handle without knowing its type: the slot behind the handle
 //! keeps the function table of the object's kind. These calls are indirect, and none of them is on
 //! a fast path.
-//!
-//! Decision: `docs/decisions/060-objects-import-downwards.md`
 
 use core::fmt;
 use core::sync::atomic::Ordering;

@@ -1,7 +1,8 @@
-//! Counters of waits, and of posts that were refused because a queue was full. They are updated
-//! only after the first poll of a wait has found nothing, and when a post is refused.
+//! Counters of waits, and of posts that were refused because a queue was full.
 //!
-//! Decision: `docs/decisions/026-counters-off-fast-path.md`
+//! A counter on every post and poll would cost every message. So calls that succeed at once count
+//! nothing: counters are updated after the first poll of a wait has found nothing, and when a post
+//! is refused for good. An adapter reports the sum of its objects and keeps the counts of freed ones.
 
 use core::ops::AddAssign;
 use core::sync::atomic::{AtomicU64, Ordering};

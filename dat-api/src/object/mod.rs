@@ -20,12 +20,14 @@
 //! | `ia` | interface adapters: the device, its limits, and its objects |
 //! | `peer`, `steps`, `usage`, `wr_data`, `counters` | parts of the objects |
 //!
-//! An object calls one above it through the handle, by [`crate::handle::Upcalls`].
+//! An object also calls those that use it: an adapter frees its objects and forwards the events of
+//! the device, an EVD passes a completion to its endpoint and an event to its CNO, a full SRQ makes
+//! its endpoints poll. Such a call goes through the handle, by [`crate::handle::Upcalls`].
+//! `perf-scripts/lib/layers` checks the order.
 //!
 //! Decisions:
 //! - `docs/decisions/019-unlocked-state-is-unsafe.md`
 //! - `docs/decisions/034-deviations-from-dat.md`
-//! - `docs/decisions/060-objects-import-downwards.md`
 
 #[allow(unsafe_code)]
 mod adapter;

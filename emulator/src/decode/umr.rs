@@ -5,8 +5,6 @@
 //! The key itself is in the immediate field of the control segment. Only the fields
 //! selected by the mask are changed; other fields of the mkey context contain whatever
 //! was in the ring before.
-//!
-//! Decision: `docs/decisions/051-windows-are-memory-keys.md`
 
 use super::wqe::{Malformed, SEGMENT};
 

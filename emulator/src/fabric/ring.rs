@@ -13,8 +13,6 @@
 //! other end. An end that waits therefore publishes its own position again and
 //! requests this from the other end ([`Producer::request_room`],
 //! [`Consumer::take_room_request`]).
-//!
-//! Decision: `docs/decisions/054-distrust-shared-memory.md`
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

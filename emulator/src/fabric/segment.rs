@@ -6,7 +6,10 @@
 //! private memory ([`crate::guard::shared`]), and [`Segment::is_lost`] returns
 //! `true`.
 //!
-//! Decision: `docs/decisions/054-distrust-shared-memory.md`
+//! Every process of the user can also write to the file. So a process keeps the words of its own slot
+//! in private memory, as the ends of a ring do (`fabric/ring`), and a peer that seems busy, asleep
+//! or unreachable is woken anyway at every acknowledgement timeout, at most every 100 ms. Garbage
+//! costs packets, which the transport repeats, and stalls no process.
 
 use std::fs::File;
 use std::io;

@@ -12,8 +12,6 @@
 //! may vary, it repeats the decisions. Neither the NIC nor the fabric contains
 //! randomness: the faulty wire lies between them, and the NIC queries a
 //! [`FaultInjector`](crate::nic::FaultInjector) for its own faults.
-//!
-//! Decision: `docs/decisions/056-faults-from-a-seed.md`
 
 pub mod decisions;
 pub mod nic_faults;

@@ -5,8 +5,6 @@
 //! before it to the new ring, at indices higher by one, and continues there. No
 //! completion is lost or seen twice, wherever the rings wrap. The resize CQE
 //! occupies an entry until software publishes a consumer index behind it.
-//!
-//! Decision: `docs/decisions/052-cq-resize-by-a-cqe.md`
 
 use super::adapter::Nic;
 use super::memory;

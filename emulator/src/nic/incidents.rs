@@ -1,7 +1,9 @@
 //! Faults of a whole device, port, QP, CQ or SRQ, as tests and injected faults
 //! cause them.
 //!
-//! Decision: `docs/decisions/057-failed-device-is-gone.md`
+//! A failed device completes nothing any more, its contexts' commands are refused with `EIO`, and its
+//! event files end: what is unread can be read, then reads return `EIO`. Requests in flight are lost,
+//! and every wait wakes up.
 
 use super::adapter::Nic;
 use super::counters::Counter;

@@ -21,9 +21,12 @@
 //! All addresses (queues, regions, doorbells) come from this crate. The NIC does
 //! not check them further.
 //!
-//! Decisions:
-//! - `docs/decisions/045-no-clock-in-the-nic.md`
-//! - `docs/decisions/058-queue-errors-without-a-cqe.md`
+//! Some errors have no completion: a doorbell record or ring that cannot be read, a record that
+//! announces more requests than the ring holds, a CQE for which the ring has no room. Then the queue
+//! pair goes to the error state with `IBV_EVENT_QP_FATAL`, and the SRQ or completion queue fails with
+//! its own event, so no program waits for ever.
+//!
+//! Decision: `docs/decisions/045-no-clock-in-the-nic.md`
 
 mod adapter;
 mod clock;

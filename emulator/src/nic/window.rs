@@ -12,7 +12,9 @@
 //! ConnectX checks some of them at the first access; programs that violate them
 //! fail earlier here.
 //!
-//! Decision: `docs/decisions/051-windows-are-memory-keys.md`
+//! Windows and regions share the table of memory keys. Access through a window is checked against the
+//! rights of the window and against what the region allows locally. A WQE that follows a change of a
+//! key without the small fence is reported as a violation, although keys change in order here.
 
 use super::adapter::Nic;
 use super::core::Core;

@@ -16,10 +16,8 @@
 //! same typed requests to the same functions. The error numbers are those of the
 //! kernel's ib_core and mlx5_ib.
 //!
-//! Decisions:
-//! - `docs/decisions/049-one-implementation-of-commands.md`
-//! - `docs/decisions/050-address-in-the-wqe.md`
-//! - `docs/decisions/057-failed-device-is-gone.md`
+//! libibverbs sends commands by `write()` to kernels before Linux 4.20 (`--face write`). On that
+//! interface, the kernel side also chooses the doorbell register of each queue pair, as mlx5_ib did.
 
 pub mod abi;
 mod attributes;

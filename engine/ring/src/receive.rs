@@ -10,8 +10,6 @@
 //! them in another order only for a queue pair that was created with
 //! `MLX5DV_QP_CREATE_OOO_DP`, which needs a ring of twice the size and is not
 //! supported here.
-//!
-//! Decision: `docs/decisions/007-completion-names-its-receive.md`
 
 use core::borrow::Borrow;
 use core::ptr::NonNull;

@@ -1,6 +1,8 @@
 //! The TCP port of a connection qualifier.
 //!
-//! Decision: `docs/decisions/043-tcp-port-of-a-qualifier.md`
+//! A qualifier has 64 bits and a TCP port 16, the first 1024 need privileges, and outgoing
+//! connections of the host occupy the ephemeral ports. The request carries the whole qualifier, and
+//! the listener compares it.
 
 /// The least qualifier that is a port itself. Smaller ones would be privileged
 /// ports, which most processes may not listen on.

@@ -12,8 +12,6 @@
 //! word and puts its address into the answer. It reports
 //! [`crate::cm::ConnectionEvent::Established`] when the requester has written to
 //! the word. The key gives the peer access to nothing else.
-//!
-//! Decision: `docs/decisions/037-iwarp-greeting.md`
 
 use super::access::Access;
 use super::buffer::RegisteredBuffer;

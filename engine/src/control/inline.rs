@@ -4,8 +4,8 @@
 //! create a queue pair with too many, usually with `EINVAL`; some drivers grant
 //! fewer instead. So after a refusal, smaller sizes are tried on queue pairs that
 //! are destroyed at once, and the result is cached per device.
-//!
-//! Decision: `docs/decisions/013-inline-size-by-trial.md`
+//! A caller that accepts fewer bytes (`inline_or_fewer`, which DAT sets) gets the size
+//! that was found; another caller gets an error that names it.
 
 use crate::error::{ControlError, ControlErrorKind};
 use crate::sync::Mutex;

@@ -5,8 +5,6 @@
 //! on the channel would miss it. On devices where that happens, a channel has a
 //! second descriptor: an `eventfd` to which the engine writes (`wait/blocker.rs`
 //! describes how a thread sleeps on both).
-//!
-//! Decision: `docs/decisions/038-siw-quirks.md`
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

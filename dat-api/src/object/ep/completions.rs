@@ -28,9 +28,7 @@
 //! With `rnr_retry=7` a device sends a message for which the peer has posted no receive again for
 //! ever. Nothing fails, so the thread of the IA looks for it, if the program has asked for warnings.
 //!
-//! Decisions:
-//! - `docs/decisions/028-watermarks-as-async-errors.md`
-//! - `docs/decisions/039-message-before-established.md`
+//! Decision: `docs/decisions/028-watermarks-as-async-errors.md`
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::OnceLock;

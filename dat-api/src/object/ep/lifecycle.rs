@@ -1,6 +1,8 @@
 //! Creating, disconnecting, resetting and freeing endpoints.
 //!
-//! Decision: `docs/decisions/030-purge-on-reset.md`
+//! An endpoint reserves its room in a completion queue once. Completions from before a reset would
+//! take room that the endpoint needs after it, and the queue would overrun. So when an endpoint is
+//! reset or freed, its EVDs drop its completions, those in completion queues and the staged ones.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::Arc;

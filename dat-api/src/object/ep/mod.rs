@@ -18,7 +18,11 @@
 //! and closing an IA abruptly. The caller promises that no post and no bind runs on the same
 //! endpoint meanwhile. Safe calls may run at any time, on any thread.
 //!
-//! Decision: `docs/decisions/029-srq-receives-visible-by-completion.md`
+//! # Receives of an SRQ
+//! The NIC takes receives from a shared queue without telling the host which endpoint they are for
+//! until they complete. So `dat_ep_recv_query` counts the receives of an endpoint that have completed
+//! and whose events the consumer has not taken. Receives that the NIC has taken for messages in
+//! progress count as available.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::net::SocketAddr;

@@ -14,7 +14,6 @@
 //! Decisions:
 //! - `docs/decisions/014-payload-in-cqe.md`
 //! - `docs/decisions/021-full-queue-makes-room.md`
-//! - `docs/decisions/030-purge-on-reset.md`
 
 use dat_engine::sync::{Backoff, MutexGuard};
 use dat_engine::wait::ChannelFds;

@@ -1,6 +1,4 @@
 //! The connection managers, one of each kind for all IAs of the process.
-//!
-//! Decision: `docs/decisions/042-device-removal.md`
 
 use core::net::IpAddr;
 use std::fs;

@@ -1,10 +1,10 @@
 //! Changing how many receives a shared queue holds.
 //!
 //! A queue never becomes smaller: a request for a smaller size succeeds without an effect. A larger
-//! size needs a device that can resize a queue that is in use (mlx5 cannot), and room in the
-//! completion queues that the endpoints report to, which cannot change for them.
-//!
-//! Decision: `docs/decisions/033-srq-resize-where-device-can.md`
+//! size needs a device that can resize a queue that is in use. Soft-RoCE can; mlx5 cannot, so there
+//! a size beyond what creation rounded up to is refused, and programs create an SRQ as long as it
+//! will ever be. It also needs room in the completion queues that the endpoints report to, which
+//! cannot change for this: an EVD that was created long enough has it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,6 +1,9 @@
 //! The destination of a datagram: the address vector in its WQE.
 //!
-//! Decision: `docs/decisions/050-address-in-the-wqe.md`
+//! The kernel only keeps a record of address handles; on a RoCE link it returns the Ethernet address
+//! of the destination: the one in a link-local GID of RoCE v1, or that of the neighbour with the GID.
+//! The NIC sends to the address in the WQE, and drops a packet whose Ethernet address and GID do not
+//! belong together, so a program that fills in a wrong address vector is caught.
 
 use super::super::core::Core;
 use super::super::grh;

@@ -1,6 +1,10 @@
 //! Retransmission: ack timeouts, sequence errors and RNR NAKs (IBA 9.7.6, 9.7.7).
 //!
-//! Decision: `docs/decisions/047-starved-peer-costs-no-retry.md`
+//! The emulated NICs are threads, and on a busy machine a peer's thread can be off the processor for
+//! longer than an acknowledgement timeout. If the timeout expires before the peer's thread has taken,
+//! or finished with, what was sent to it, the timer starts again and no retry is counted. So a busy
+//! machine breaks no connection. A peer that is dead, or that runs and does not answer, exceeds the
+//! retries as on a wire.
 
 use super::super::core::Core;
 use super::super::counters::Counter;

@@ -1,6 +1,9 @@
 //! The handles of the application; each sends commands to the service thread.
 //!
-//! Decision: `docs/decisions/039-message-before-established.md`
+//! A message of the requester can arrive before its ready message, and the ready message can be lost.
+//! The device reports the first message (`IBV_EVENT_COMM_EST`), which is passed on to rdma_cm
+//! (`rdma_notify`): it continues as if the ready message had come. So a lost ready message does not
+//! end a connection that carries data.
 
 use super::address::{addresses_of, no_address};
 use super::conn_param::ConnParam;

@@ -1,6 +1,9 @@
 //! The service thread: events, commands, deadlines.
 //!
-//! Decision: `docs/decisions/042-device-removal.md`
+//! When a device is removed, rdma_cm reports that to each id bound to it. Each IA has an id for this
+//! purpose only: when it gets the report, connections are reported as broken, and the IA reports its
+//! asynchronous event once. The kernel's `rdma link del` may block until the program ends, because
+//! librdmacm never closes a device that it has opened. Soft-RoCE removes no device.
 
 use super::event::{Event, PeerParameters};
 use super::handle::{Answering, Request, retries};

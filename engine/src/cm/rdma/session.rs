@@ -1,9 +1,7 @@
 //! One connection: its states, and the effect of each event. Has no id, no clock
 //! and no thread: the caller provides these.
 //!
-//! Decisions:
-//! - `docs/decisions/037-iwarp-greeting.md`
-//! - `docs/decisions/040-reconnect-while-remembered.md`
+//! Decision: `docs/decisions/040-reconnect-while-remembered.md`
 
 use super::conn_param::ConnParam;
 use super::event::{Event, PeerParameters, STALE_CONNECTION, is_consumers};

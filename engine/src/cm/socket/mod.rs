@@ -14,8 +14,6 @@
 //! | `run` | the thread: events, commands, deadlines |
 //! | `session` | the states of one connection |
 //! | `silent` | connections that have not sent their request: how many, and which is dropped |
-//!
-//! Decision: `docs/decisions/043-tcp-port-of-a-qualifier.md`
 
 mod frame;
 mod handle;

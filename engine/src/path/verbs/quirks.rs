@@ -35,8 +35,6 @@
 //!   the request before it (`siw_activate_tx` leaves `sge[0]` as it was), which ends
 //!   the connection. This end cannot prevent it; a read that does not wait is
 //!   answered correctly.
-//!
-//! Decision: `docs/decisions/038-siw-quirks.md`
 
 use core::mem::MaybeUninit;
 use std::collections::HashSet;
