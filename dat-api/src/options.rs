@@ -3,7 +3,7 @@
 //! | variable | key | values |
 //! | --- | --- | --- |
 //! | `DAT_PATH` | `path` | `auto` (default), `direct`, `verbs` |
-//! | `DAT_WAIT` | `wait` | `adaptive` (default), `adaptive:MIN_US:MAX_US`, `poll`, `block` |
+//! | `DAT_WAIT` | `wait` | `adaptive` (default), `adaptive:MIN_US:MAX_US`, `poll`, `umwait`, `block` |
 //! | `DAT_CM` | `cm` | `auto` (default), `rdma_cm`, `socket`; both sides must use the same; on iWARP only rdma_cm connects |
 //! | `DAT_LISTEN` | `listen` | where service points listen: `all` (default), `loopback`, one IP address of this host |
 //! | `DAT_STRICT` | `strict` | `0` (default): as the reference implementation allows; `1`: as the DAT pages say |

@@ -290,7 +290,7 @@ impl Drop for Entry {
 }
 
 /// Returns the LMR of a segment of `length` bytes, not 0, at `address`, for use in zone `pz` with
-/// all privileges of `need`. Takes about 35 instructions and no lock, and never waits.
+/// all privileges of `need`. Takes no lock, and never waits.
 ///
 /// # Errors
 /// In this order, if several things are wrong:
