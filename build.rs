@@ -10,5 +10,5 @@ fn main() {
     println!("cargo::rustc-link-arg-tests=-rdynamic");
 }
 
-#[path = "build/rdma_core.rs"]
+#[path = "build/scripts/rdma_core.rs"]
 mod rdma_core;

@@ -4,7 +4,7 @@
 use std::env;
 use std::path::PathBuf;
 
-#[path = "../build/rdma_core.rs"]
+#[path = "build/rdma_core.rs"]
 mod rdma_core;
 
 // Every item is listed by name, never by a prefix: a newer header may add a

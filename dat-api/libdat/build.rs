@@ -2,7 +2,7 @@
 //! cancellation points), and sets the soname and the symbol binding of the
 //! library.
 
-#[path = "../../build/abi.rs"]
+#[path = "build/abi.rs"]
 mod abi;
 
 fn main() {

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-#[path = "../../build/abi.rs"]
+#[path = "build/abi.rs"]
 mod abi;
 
 const EXPORTS: &str = include_str!("exports.txt");
@@ -19,7 +19,7 @@ fn main() {
     abi::bind_own_functions();
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=exports.txt");
-    abi::compile(&["../libdat/c/cancel.c", "c/extension.c"]);
+    abi::compile(&["c/cancel.c", "c/extension.c"]);
     abi::generate("dat2");
     let names = EXPORTS
         .lines()

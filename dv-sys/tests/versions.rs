@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-#[path = "../../build/rdma_core.rs"]
+#[path = "../build/rdma_core.rs"]
 mod rdma_core;
 
 /// The probe itself. The tests run it in a process with other modules, because it

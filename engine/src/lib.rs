@@ -170,7 +170,6 @@ pub mod shared_queue;
 pub mod sync;
 // The rings' own fixtures for plain memory.
 #[cfg(test)]
-#[path = "../ring/src/testing.rs"]
 #[allow(
     dead_code,
     reason = "some fixtures are used by the rings' own tests only"

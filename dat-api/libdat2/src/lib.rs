@@ -25,13 +25,9 @@ macro_rules! symbol {
 // Hides the functions; their aliases are exported.
 include!(concat!(env!("OUT_DIR"), "/hidden.rs"));
 
-#[path = "../../libdat/src/abi.rs"]
 pub mod abi;
-#[path = "../../libdat/src/exports/mod.rs"]
 pub mod exports;
-#[path = "../../libdat/src/face/mod.rs"]
 mod face;
-#[path = "../../libdat/src/providers/mod.rs"]
 mod providers;
 mod version;
 

@@ -17,7 +17,7 @@ use crate::scatter::Payload;
 use crate::wire::{
     Be32, Be64, Cqe, CqeOpcode, CqeTail, InlineScatter, OwnOp, RequestQpn, cqe_offset as offset,
 };
-use crate::{RingSize, distance24};
+use crate::{RingSize, cold_path, distance24};
 
 mod run;
 
@@ -263,7 +263,7 @@ impl Wrap {
             // SAFETY: there is an entry after this one, which is not the last of the ring.
             return (Slot(unsafe { slot.0.add(self.stride) }), false);
         }
-        core::hint::cold_path();
+        cold_path();
         let next = if slot.0 == self.last.0 {
             *own_op ^= OwnOp::OWNER;
             self.first
@@ -446,7 +446,7 @@ impl CompletionRing {
                 break;
             }
             if matches!(own_op.opcode(), CqeOpcode::STALE | CqeOpcode::INVALID) {
-                core::hint::cold_path();
+                cold_path();
                 return None;
             }
             end += 1;
@@ -524,15 +524,12 @@ impl CompletionRing {
         let mut at = address(next) + entries as usize * stride;
         let mut owner = owner;
         if at > address(last) {
-            core::hint::cold_path();
+            cold_path();
             at -= address(last) - address(first) + stride;
             owner ^= OwnOp::OWNER;
         }
         // SAFETY: an entry of the ring: the next one, and as many on, less a lap.
-        let slot = Slot(unsafe {
-            next.0
-                .byte_offset(at.wrapping_sub(address(next)).cast_signed())
-        });
+        let slot = Slot(unsafe { next.0.byte_offset(at.wrapping_sub(address(next)) as isize) });
         (slot.own_op().0 ^ owner) & OwnOp::OWNER == 0
     }
 

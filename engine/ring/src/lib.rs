@@ -336,3 +336,8 @@ pub mod wire;
 pub(crate) use cursor::distance24;
 pub use cursor::{Credits, RingSize};
 pub use recv_wqe::PostReceives;
+
+/// Marks a branch as unlikely: `core::hint::cold_path`, which Rust 1.95 introduced.
+#[cold]
+#[inline]
+pub(crate) fn cold_path() {}

@@ -172,8 +172,7 @@ impl SendRequest<'_> {
     pub fn check_atomic(&self, remote_addr: u64) -> Result<(), PostError> {
         match self.segments {
             [segment]
-                if segment.length == ATOMIC_BYTES
-                    && remote_addr.is_multiple_of(ATOMIC_BYTES.into()) =>
+                if segment.length == ATOMIC_BYTES && remote_addr % u64::from(ATOMIC_BYTES) == 0 =>
             {
                 Ok(())
             }

@@ -159,7 +159,7 @@ impl Units {
     fn written(&self) -> &[[u64; 2]] {
         let written = &self.words[..self.len];
         // SAFETY: `collect` writes as many as it counts.
-        unsafe { written.assume_init_ref() }
+        unsafe { core::slice::from_raw_parts(written.as_ptr().cast(), written.len()) }
     }
 }
 

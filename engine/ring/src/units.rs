@@ -28,7 +28,7 @@ pub(crate) fn fits_segment(length: u32) -> bool {
 #[inline(always)]
 pub(crate) fn is_plain(length: u32) -> bool {
     const _: () = assert!(InlineHeader::MARK == 1 << 31);
-    length.cast_signed() > 0
+    length as i32 > 0
 }
 
 /// Returns the bytes of a data segment: [`DataSegment::new`] with fewer instructions.

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use crate::RingSize;
+use crate::{RingSize, cold_path};
 
 /// The latest run of released WQEs: 32 bits with the number of the run, and 32
 /// bits with its last WQE.
@@ -63,7 +63,7 @@ impl Latest {
         match self.followed_by(size, index) {
             Some(longer) => longer,
             None => {
-                core::hint::cold_path();
+                cold_path();
                 self.new_run(size, run_bounds, index)
             }
         }

@@ -173,7 +173,7 @@ impl Cqe {
 
     const fn be32(&self, offset: usize) -> u32 {
         let word = Be64::from_bits(self.words[offset / 8]).get();
-        if offset.is_multiple_of(8) {
+        if offset % 8 == 0 {
             (word >> 32) as u32
         } else {
             word as u32
@@ -210,9 +210,9 @@ impl Cqe {
     }
 }
 
-const _: () = assert!(offset::TAIL.is_multiple_of(align_of::<Be64>()));
-const _: () = assert!(offset::BYTE_COUNT.is_multiple_of(align_of::<Be32>()));
-const _: () = assert!(offset::TIMESTAMP.is_multiple_of(align_of::<Be64>()));
+const _: () = assert!(offset::TAIL % align_of::<Be64>() == 0);
+const _: () = assert!(offset::BYTE_COUNT % align_of::<Be32>() == 0);
+const _: () = assert!(offset::TIMESTAMP % align_of::<Be64>() == 0);
 
 #[cfg(test)]
 mod tests {

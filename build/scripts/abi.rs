@@ -20,8 +20,8 @@ pub(crate) fn bind_own_functions() {
 
 /// Compiles the C part of a library.
 pub(crate) fn compile(files: &[&str]) {
-    println!("cargo::rerun-if-changed=../../build/abi.rs");
-    println!("cargo::rerun-if-changed=../../build/fail.rs");
+    println!("cargo::rerun-if-changed=build/abi.rs");
+    println!("cargo::rerun-if-changed=build/fail.rs");
     for file in files {
         println!("cargo::rerun-if-changed={file}");
     }

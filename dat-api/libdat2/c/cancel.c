@@ -1,0 +1,1 @@
+../../libdat/c/cancel.c
