@@ -7,7 +7,7 @@ umask 022 # every user may read the installed files
 
 usage() {
     cat <<'TXT'
-usage: dat-api/install.sh --prefix DIR [--destdir DIR]
+usage: dat-api/install.sh --prefix DIR [--destdir DIR] [--libdir DIR] [--strip] [--no-emulator]
                           [--library FILE [--library2 FILE] [--check FILE]]
        dat-api/install.sh --prefix DIR [--destdir DIR] --uninstall
 
@@ -18,14 +18,20 @@ Installs below the prefix:
   lib/pkgconfig/dat.pc, dat2.pc                  for pkg-config
   bin/dat-check                                  shows what each adapter name opens
   bin/dat-bench                                  the benchmarks
-  bin/mlx5-emu, lib/libmlx5emu.so                the emulated ConnectX
+  bin/mlx5-emu, lib/mlx5-emu/libmlx5emu.so       the emulated ConnectX
   share/man/man{1,3,5,7}/                        the manual pages: man udapl
   share/{bash-completion,fish,zsh}/              completions of dat-bench and mlx5-emu
+  share/doc/udapl/                               the licences, a sample dat.conf
   share/udapl/installed                          what was installed, for --uninstall
 
   --prefix DIR    where programs will find it, for example /usr/local
   --destdir DIR   put the files below this folder instead, as packagers do;
                   dat.pc and dat2.pc still name the prefix
+  --libdir DIR    put the libraries and pkgconfig here instead of PREFIX/lib: a folder below
+                  the prefix, for example PREFIX/lib64 or lib/x86_64-linux-gnu. The
+                  emulator's library is then in PREFIX/lib64/mlx5-emu or PREFIX/lib/mlx5-emu
+  --strip         install libraries and programs without debugging symbols
+  --no-emulator   do not install mlx5-emu and its library
   --library FILE  install this build of libdat.so. By default, cargo updates the
                   release build first (as root only if root owns the target
                   folder).
@@ -44,19 +50,21 @@ say() { printf '%s\n' "$*"; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 2; }
 misuse() { printf 'error: %s (see --help)\n' "$*" >&2; exit 1; }
 
-prefix='' destdir='' library='' library2='' check='' uninstall=no
+prefix='' destdir='' libdir='' library='' library2='' check='' uninstall=no strip=no emulator=yes
 while [ $# -gt 0 ]; do
     case $1 in
-    --prefix | --destdir | --library | --library2 | --check)
+    --prefix | --destdir | --libdir | --library | --library2 | --check)
         [ -n "${2-}" ] || misuse "$1 needs a value"
         declare "${1#--}=$2"
         shift
         ;;
-    --prefix=?* | --destdir=?* | --library=?* | --library2=?* | --check=?*)
+    --prefix=?* | --destdir=?* | --libdir=?* | --library=?* | --library2=?* | --check=?*)
         option=${1%%=*}
         declare "${option#--}=${1#*=}"
         ;;
     --uninstall) uninstall=yes ;;
+    --strip) strip=yes ;;
+    --no-emulator) emulator=no ;;
     --help | -h)
         usage
         exit 0
@@ -78,13 +86,22 @@ prefix=${prefix%/}
 [ -z "$library" ] || library=$(absolute "$library")
 [ -z "$library2" ] || library2=$(absolute "$library2")
 [ -z "$check" ] || check=$(absolute "$check")
-case $prefix in
-*[[:space:]\'\"\\\$]*) fail "dat.pc cannot name a folder like '$prefix': no spaces, quotes, \$ or \\" ;;
+# From here on, libdir is relative to the prefix.
+lib=${libdir#"$prefix"/} lib=${lib%/}
+case /${lib:=lib}/ in
+//* | */../* | */./*) misuse "--libdir $libdir is not below the prefix $prefix: name a folder like lib64 or $prefix/lib64" ;;
 esac
+case $prefix/$lib in
+*[[:space:]\'\"\\\$]*) fail "dat.pc cannot name a folder like '$prefix/$lib': no spaces, quotes, \$ or \\" ;;
+esac
+# mlx5-emu searches these two.
+case $lib in lib64*) emulator_lib=lib64/mlx5-emu ;; *) emulator_lib=lib/mlx5-emu ;; esac
+[ $strip = no ] || command -v strip >/dev/null 2>&1 || fail "--strip needs the program strip (package binutils)"
 
 cd "$(dirname "$0")/.."
 source=dat-api/libdat
 source2=dat-api/libdat2
+doc=share/doc/udapl
 target=${CARGO_TARGET_DIR:-target}
 version=1.2.0
 version2=2.0.0
@@ -95,7 +112,7 @@ manifest=$root/share/udapl/installed
 need_writable() {
     local folder=$root below
     while [ ! -e "$folder" ] && [ ! -L "$folder" ]; do folder=$(dirname "$folder"); done
-    for below in "$folder" "$root"/{bin,lib,lib/pkgconfig,include,include/dat,include/dat2,share,share/udapl,share/man,share/man/man{1,3,5,7}} \
+    for below in "$folder" "$root"/{bin,lib,"$lib"{,/pkgconfig},"$emulator_lib",include,include/dat,include/dat2,share,share/udapl,share/doc,"$doc",share/man,share/man/man{1,3,5,7}} \
         "$root"/share/{bash-completion{,/completions},zsh{,/site-functions},fish{,/vendor_completions.d}}; do
         if [ ! -d "$below" ]; then
             [ ! -e "$below" ] || fail "$below is not a folder"
@@ -146,7 +163,7 @@ build() {
 # page_place FILE: prints where a manual page is installed.
 page_place() {
     local section=${1##*.}
-    printf 'share/man/man%s/%s' "${section:0:1}" "${1##*/}"
+    printf 'share/man/man%s/%s.gz' "${section:0:1}" "${1##*/}"
 }
 
 installed=()
@@ -171,6 +188,19 @@ put() {
     installed+=("file $3")
 }
 
+# put_code MODE FILE PATH: puts a library or program, stripped if asked for.
+put_code() {
+    put "$@"
+    [ $strip = no ] || strip --strip-unneeded "$root/$3"
+}
+
+# put_page FILE: puts a manual page, compressed and without name and time, so that equal pages
+# make equal files.
+put_page() {
+    gzip -9nc "$1" >"$generated/page"
+    put 644 "$generated/page" "$(page_place "$1")"
+}
+
 # link NAME TARGET
 link() {
     ln -sf "$2" "$root/$1"
@@ -179,9 +209,9 @@ link() {
 
 # pkg_config NAME VERSION: installs NAME.pc
 pkg_config() {
-    cat >"$root/lib/pkgconfig/$1.pc" <<TXT
+    cat >"$root/$lib/pkgconfig/$1.pc" <<TXT
 prefix=$prefix
-libdir=\${prefix}/lib
+libdir=\${prefix}/$lib
 includedir=\${prefix}/include
 
 Name: $1
@@ -190,7 +220,7 @@ Version: $2
 Libs: -L\${libdir} -l$1
 Cflags: -I\${includedir}
 TXT
-    installed+=("file lib/pkgconfig/$1.pc")
+    installed+=("file $lib/pkgconfig/$1.pc")
 }
 
 [ -n "$library" ] || build
@@ -202,8 +232,11 @@ TXT
 beside=$(dirname "$library")
 need_writable
 [ ! -f "$manifest" ] || remove_installed
-others=("$root"/{bin/{dat-check,dat-bench,mlx5-emu},lib/libmlx5emu.so,lib/libdat{,2}.so*,lib/libudapl.so.1,lib/libudapl2.so.2,lib/pkgconfig/dat{,2}.pc,include/dat{,2}/*})
-for page in "$source"/man/* "$source2"/man/*; do others+=("$root/$(page_place "$page")"); done
+others=("$root"/{bin/{dat-check,dat-bench,mlx5-emu},"$emulator_lib"/libmlx5emu.so,"$lib"/libdat{,2}.so*,"$lib"/libudapl{.so.1,2.so.2},"$lib"/pkgconfig/dat{,2}.pc,include/dat{,2}/*,"$doc"/*})
+for page in "$source"/man/* "$source2"/man/*; do
+    page=$root/$(page_place "$page")
+    others+=("$page" "${page%.gz}")
+done
 for other in "${others[@]}"; do
     if [ -e "$other" ] || [ -L "$other" ]; then
         fail "$other exists and is not from this script: remove it, or choose another --prefix"
@@ -217,65 +250,84 @@ installed+=("file share/udapl/installed")
 generated=$(mktemp -d)
 trap 'printf "%s\n" "${installed[@]}" >"$manifest"; rm -rf "$generated"' EXIT
 
-put 644 "$library" "lib/libdat.so.$version"
+put_code 644 "$library" "$lib/libdat.so.$version"
 if [ -f "$check" ]; then
-    put 755 "$check" bin/dat-check
+    put_code 755 "$check" bin/dat-check
 else
     say "without dat-check: $check is missing (--check names another file)"
 fi
-link lib/libdat.so.1 "libdat.so.$version"
-link lib/libdat.so libdat.so.1
+link "$lib/libdat.so.1" "libdat.so.$version"
+link "$lib/libdat.so" libdat.so.1
 # The name for other registries, which may be called libdat.so.1 themselves.
-link lib/libudapl.so.1 "libdat.so.$version"
+link "$lib/libudapl.so.1" "libdat.so.$version"
 for header in "$source"/include/dat/*.h; do
     put 644 "$header" "include/dat/${header##*/}"
 done
-folder lib/pkgconfig
+folder "$lib/pkgconfig"
 pkg_config dat "$version"
 if [ -f "$library2" ]; then
-    put 644 "$library2" "lib/libdat2.so.$version2"
-    link lib/libdat2.so.2 "libdat2.so.$version2"
-    link lib/libdat2.so libdat2.so.2
+    put_code 644 "$library2" "$lib/libdat2.so.$version2"
+    link "$lib/libdat2.so.2" "libdat2.so.$version2"
+    link "$lib/libdat2.so" libdat2.so.2
     # The name for other registries, which may be called libdat2.so.2 themselves.
-    link lib/libudapl2.so.2 "libdat2.so.$version2"
+    link "$lib/libudapl2.so.2" "libdat2.so.$version2"
     for header in "$source2"/include/dat2/*.h; do
         put 644 "$header" "include/dat2/${header##*/}"
     done
     for page in "$source2"/man/*; do
-        put 644 "$page" "$(page_place "$page")"
+        put_page "$page"
     done
     pkg_config dat2 "$version2"
 else
     say "without uDAPL 2.0: $library2 is missing (--library2 names another file)"
 fi
 for page in "$source"/man/*; do
-    put 644 "$page" "$(page_place "$page")"
+    put_page "$page"
 done
 
 # program NAME: installs a program beside the library, and the manual pages and
 # completions that it makes from the definitions of its options.
 program() {
     local made=$generated/$1 file
-    put 755 "$beside/$1" "bin/$1"
+    put_code 755 "$beside/$1" "bin/$1"
     if ! "$beside/$1" generate "$made" >/dev/null; then
         say "without manual pages and completions of $1: it does not run on this machine"
         return 0
     fi
     while read -r file; do
-        put 644 "$made/$file" "share/$file"
+        case $file in
+        man/*) put_page "$made/$file" ;;
+        *) put 644 "$made/$file" "share/$file" ;;
+        esac
     done < <(cd "$made" && find . -type f -printf '%P\n' | sort)
 }
 
 [ ! -f "$beside/dat-bench" ] || program dat-bench
-if [ -f "$beside/mlx5-emu" ] && [ -f "$beside/libmlx5emu.so" ]; then
+if [ $emulator = yes ] && [ -f "$beside/mlx5-emu" ] && [ -f "$beside/libmlx5emu.so" ]; then
     program mlx5-emu
-    put 644 "$beside/libmlx5emu.so" lib/libmlx5emu.so
+    put_code 644 "$beside/libmlx5emu.so" "$emulator_lib/libmlx5emu.so"
 fi
+for file in LICENSE-MIT LICENSE-APACHE dat-api/dat.conf; do put 644 "$file" "$doc/${file##*/}"; done
+
+# warn_of_another NAME: warns if the dynamic linker takes another file of this name, which has
+# other adapters. It lists the libraries of a program instead of running it if
+# LD_TRACE_LOADED_OBJECTS is set; dat-check asks it the same way.
+warn_of_another() {
+    local found owner=''
+    found=$(LD_TRACE_LOADED_OBJECTS=1 LD_PRELOAD=$1 "$BASH" --version 2>/dev/null | sed -n "s|^[[:space:]]*$1 => \(/[^ ]*\).*|\1|p")
+    if [ -z "$found" ] || [ "$found" -ef "$root/$lib/$1" ]; then return 0; fi
+    owner=$(dpkg-query -S "$(realpath "$found")" 2>/dev/null | sed -n 's/^\([^ ,]*\): .*/ of the package \1/p') || true
+    say "warning: programs get $found$owner instead of the $1 installed now. That library has other" \
+        "adapters: opening one of this library fails with DAT_PROVIDER_NOT_FOUND. Remove it, or set" \
+        "LD_LIBRARY_PATH=$prefix/$lib; where ldconfig searches $prefix/$lib first, run ldconfig." >&2
+}
 
 say "installed uDAPL below $root"
 if [ -z "$destdir" ]; then
     [ ! -f "$check" ] || say "$prefix/bin/dat-check shows what programs can open, and what to do if they cannot"
-    say "pkg-config finds dat (1.2) and dat2 (2.0) with PKG_CONFIG_PATH=$prefix/lib/pkgconfig, programs with LD_LIBRARY_PATH=$prefix/lib,"
+    say "pkg-config finds dat (1.2) and dat2 (2.0) with PKG_CONFIG_PATH=$prefix/$lib/pkgconfig, programs with LD_LIBRARY_PATH=$prefix/$lib,"
     say "man with MANPATH=$prefix/share/man: (the colon keeps the other pages);"
     say "none of these is needed in directories that the system searches (/usr/local, after ldconfig)"
+    warn_of_another libdat.so.1
+    [ ! -f "$library2" ] || warn_of_another libdat2.so.2
 fi

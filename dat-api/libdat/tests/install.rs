@@ -90,6 +90,14 @@ fn compile_and_run(prefix: &Path, source: &str) -> String {
     String::from_utf8(run.stdout).expect("text")
 }
 
+/// Returns the text of an installed manual page, which is compressed.
+fn page_text(page: &Path) -> Vec<u8> {
+    let unpacked = Command::new("gzip").arg("-dc").arg(page).output();
+    let unpacked = unpacked.expect("gzip can be run");
+    assert!(unpacked.status.success(), "{}", page.display());
+    unpacked.stdout
+}
+
 /// Checks that `man NAME` finds the page below the prefix.
 fn shows(prefix: &Path, name: &str) {
     let manual = Command::new("man")
@@ -151,15 +159,12 @@ fn a_program_builds_with_what_is_installed_and_nothing_is_left_afterwards() {
         let folder = prefix.join(format!("share/man/man{}", &section[..1]));
         // Not a symbolic link: another package may install the page that it
         // names.
-        let installed = folder.join(name);
+        let installed = folder.join(format!("{name}.gz"));
         assert!(
             fs::symlink_metadata(&installed).is_ok_and(|file| file.is_file()),
             "{name}"
         );
-        assert_eq!(
-            fs::read(installed).expect("a page"),
-            fs::read(&page).expect("a page")
-        );
+        assert_eq!(page_text(&installed), fs::read(&page).expect("a page"));
     }
     for name in [
         "dat-check",
@@ -329,11 +334,13 @@ fn programs_are_installed_with_the_pages_and_completions_that_they_make() {
     }
     let arguments = ["--prefix", text(&prefix), "--library", text(&beside)];
     succeed(&arguments);
+    for page in ["dat-bench.1.gz", "mlx5-emu.1.gz"] {
+        let installed = prefix.join("share/man/man1").join(page);
+        assert_eq!(page_text(&installed), b"page\n", "{page}");
+    }
     for (path, content) in [
-        ("share/man/man1/dat-bench.1", "page\n"),
-        ("share/man/man1/mlx5-emu.1", "page\n"),
         ("share/zsh/site-functions/_mlx5-emu", "completion\n"),
-        ("lib/libmlx5emu.so", "a library"),
+        ("lib/mlx5-emu/libmlx5emu.so", "a library"),
     ] {
         let installed = fs::read_to_string(prefix.join(path));
         assert_eq!(installed.expect("it is installed"), content, "{path}");
@@ -353,7 +360,16 @@ fn programs_are_installed_with_the_pages_and_completions_that_they_make() {
         output.status.success() && stdout.contains("without manual pages"),
         "{stdout}"
     );
-    assert!(!prefix.join("share/man/man1/dat-bench.1").exists());
+    assert!(!prefix.join("share/man/man1/dat-bench.1.gz").exists());
+    succeed(&[&arguments[..], &["--no-emulator"]].concat());
+    for path in [
+        "bin/mlx5-emu",
+        "lib/mlx5-emu",
+        "share/man/man1/mlx5-emu.1.gz",
+    ] {
+        assert!(!prefix.join(path).exists(), "{path}");
+    }
+    assert!(prefix.join("bin/dat-bench").exists());
     succeed(&["--prefix", text(&prefix), "--uninstall"]);
     assert!(!prefix.exists());
 }
@@ -369,6 +385,50 @@ fn packagers_stage_it_below_another_folder() {
     assert!(!dat_pc.contains(text(&staged)), "{dat_pc}");
     succeed(&[&arguments[..], &["--uninstall"]].concat());
     assert!(!root.exists());
+}
+
+#[test]
+fn another_library_folder_and_stripped_files() {
+    let folder = folder("libdir");
+    let (prefix, library) = (folder.join("prefix"), library());
+    let lib = prefix.join("lib64");
+    let arguments = ["--prefix", text(&prefix), "--library", text(&library)];
+    succeed(&[&arguments[..], &["--strip", "--libdir", text(&lib)]].concat());
+    assert!(!prefix.join("lib").exists());
+    let pc = fs::read_to_string(lib.join("pkgconfig/dat.pc")).expect("dat.pc");
+    assert!(pc.contains("\nlibdir=${prefix}/lib64\n"), "{pc}");
+    let size = |file: &Path| fs::metadata(file).expect("the library").len();
+    assert!(size(&lib.join("libdat.so")) < size(&library));
+    for name in ["LICENSE-MIT", "LICENSE-APACHE", "dat.conf"] {
+        assert!(prefix.join("share/doc/udapl").join(name).exists(), "{name}");
+    }
+    // Without the option, the files move.
+    succeed(&arguments);
+    assert!(prefix.join("lib/libdat.so.1").exists() && !lib.exists());
+    succeed(&["--prefix", text(&prefix), "--uninstall"]);
+    assert!(!prefix.exists());
+}
+
+#[test]
+fn a_library_of_the_same_name_that_the_loader_takes_is_named() {
+    let folder = folder("another");
+    let prefix = folder.join("prefix");
+    let other = folder.join("libdat.so.1");
+    fs::copy(library(), &other).expect("the library can be copied");
+    let with = |searched: &Path| {
+        let output = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../install.sh"))
+            .args(["--prefix", text(&prefix), "--library", text(&library())])
+            .env("LD_LIBRARY_PATH", searched)
+            .output()
+            .expect("the script can be run");
+        assert!(output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let warning = format!("warning: programs get {} instead of", text(&other));
+    let printed = with(&folder);
+    assert!(printed.contains(&warning), "{printed}");
+    let printed = with(&prefix.join("lib"));
+    assert!(!printed.contains("warning"), "{printed}");
 }
 
 #[test]
@@ -405,7 +465,7 @@ fn refused_installations_name_the_reason() {
     let (file, library) = (folder.join("file"), library());
     fs::write(&file, "").expect("the file can be written");
     let below_file = file.join("prefix");
-    let cases: [(&[&str], i32, &str); 8] = [
+    let cases: [(&[&str], i32, &str); 10] = [
         (&[], 1, "--prefix is missing"),
         (&["--prefix"], 1, "--prefix needs a value"),
         (&["--prefix", "/"], 1, "/usr is meant"),
@@ -416,6 +476,12 @@ fn refused_installations_name_the_reason() {
             "nothing is installed",
         ),
         (&["--prefix", "/opt/a b"], 2, "no spaces"),
+        (
+            &["--prefix", "/opt/dat", "--libdir", "/usr/lib64"],
+            1,
+            "--libdir /usr/lib64 is not below the prefix /opt/dat",
+        ),
+        (&["--prefix", "/opt/dat", "--libdir", "../lib"], 1, "below"),
         (
             &["--prefix", text(&folder), "--library", "/nowhere/libdat.so"],
             2,

@@ -338,8 +338,8 @@ fn find_library() -> Result<PathBuf, Failure> {
     let places = [
         directory.join("deps"),
         directory.to_owned(),
-        directory.join("../lib"),
         directory.join("../lib/mlx5-emu"),
+        directory.join("../lib64/mlx5-emu"),
     ];
     let found = places
         .iter()
@@ -347,8 +347,9 @@ fn find_library() -> Result<PathBuf, Failure> {
         .find(|path| path.is_file());
     found.ok_or_else(|| {
         Failure::environment(format!(
-            "{LIBRARY} not found beside {} nor in ../lib: build it with \
-             `cargo build -p mlx5-emulator`, or install both into one prefix",
+            "{LIBRARY} not found beside {} nor in ../lib/mlx5-emu or ../lib64/mlx5-emu: \
+             `cargo install` leaves it out; install both with dat-api/install.sh or the package \
+             mlx5-emu, or copy the one that `cargo build --release -p mlx5-emulator` makes there",
             program.display()
         ))
     })
