@@ -10,7 +10,7 @@ use super::endpoint::LingeringMemory;
 use super::{Adapter, Cno};
 use crate::error::Result;
 use crate::handle::{self, Handle, NotOwned, Owned};
-use crate::object::evd::{self, Evd, Stamped, Timeout};
+use crate::object::evd::{self, Evd, PeekedEvent, Stamped, Timeout};
 use crate::refusal::EvdRefusal;
 use crate::status::{DatReturn, ReturnType};
 use crate::types::{EvdFlags, Event};
@@ -73,6 +73,15 @@ fn own_after(evd: Handle, error: NotOwned) -> Result<Owned<Evd>, DatReturn> {
     match error {
         NotOwned::Busy => Ok(evd::own_when_free(evd)?),
         NotOwned::Stale => Err(error.into()),
+    }
+}
+
+/// [`EventDispatcher::next`] for an event of an extended operation.
+#[inline(never)]
+fn next_extended(found: PeekedEvent) -> Result<Option<Event>, DatReturn> {
+    match found.take::<true, _>(|event| event) {
+        Ok(event) => Ok(Some(event)),
+        Err(found) => next_slow(found.into_owned()),
     }
 }
 
@@ -158,15 +167,14 @@ impl EventDispatcher {
     /// A thread waits on the dispatcher, or the adapter was closed.
     #[inline]
     pub fn next(&self) -> Result<Option<Event>, DatReturn> {
-        let owned = match evd::peek(own(self.0.handle)?) {
-            Ok(Err(_empty)) => return Ok(None),
-            Ok(Ok(found)) => match found.take(|event| event) {
-                Ok(event) => return Ok(Some(event)),
-                Err(owned) => owned,
+        match evd::peek(own(self.0.handle)?) {
+            Ok(Err(_empty)) => Ok(None),
+            Ok(Ok(found)) => match found.take::<false, _>(|event| event) {
+                Ok(event) => Ok(Some(event)),
+                Err(found) => next_extended(found),
             },
-            Err(owned) => owned,
-        };
-        next_slow(owned)
+            Err(owned) => next_slow(owned),
+        }
     }
 
     /// Takes as many events as `events` has room for, in the order of [`Self::next`], and returns

@@ -59,29 +59,34 @@ pub unsafe extern "C" fn dat_evd_dequeue(
         Ok(Err(empty)) => empty.bits(),
         // SAFETY: the event pointer is not null, so it is writable by the
         // contract of `exports`.
-        Ok(Ok(found)) => unsafe { dequeue_found(found, event) },
+        Ok(Ok(found)) => unsafe { dequeue_found::<false>(found, event) },
         // SAFETY: the event pointer is writable, as above.
         Err(owned) => unsafe { dequeue_slow(owned, event) },
     }
 }
 
-/// Takes the CQE that was found. This code is outlined so that a call that finds
-/// nothing saves no registers for it. The outlined functions have the C ABI,
-/// which does not unwind, so that a call can end in a jump to them.
+/// Takes the CQE that was found; first with `EXTENDED` unset, see [`PeekedEvent::take`]. This
+/// code is outlined so that a call that finds nothing saves no registers for it. The outlined
+/// functions have the C ABI, which does not unwind, so that a call can end in a jump to them.
 ///
 /// # Safety
 /// `event` is writable.
 #[inline(never)]
 #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
-unsafe extern "C" fn dequeue_found(found: PeekedEvent, event: *mut DAT_EVENT) -> DAT_RETURN {
-    let taken = found.take(|taken| {
+unsafe extern "C" fn dequeue_found<const EXTENDED: bool>(
+    found: PeekedEvent,
+    event: *mut DAT_EVENT,
+) -> DAT_RETURN {
+    let taken = found.take::<EXTENDED, _>(|taken| {
         // SAFETY: required of the caller.
         unsafe { event::write(event, &taken) };
     });
     match taken {
         Ok(()) => DatReturn::SUCCESS.bits(),
         // SAFETY: the caller has the same contract.
-        Err(owned) => unsafe { dequeue_slow(owned, event) },
+        Err(found) if EXTENDED => unsafe { dequeue_slow(found.into_owned(), event) },
+        // SAFETY: the caller has the same contract.
+        Err(found) => unsafe { dequeue_found::<true>(found, event) },
     }
 }
 
@@ -144,7 +149,7 @@ pub unsafe extern "C-unwind" fn dat_evd_wait(
             Ok(Ok(found)) => {
                 // SAFETY: both pointers are not null, so they are writable by the contract of
                 // `exports`.
-                return unsafe { wait_found(found, event, nmore, evd_handle, timeout) };
+                return unsafe { wait_found::<false>(found, event, nmore, evd_handle, timeout) };
             }
             // SAFETY: the pointer is writable, as above.
             Ok(Err(_empty)) if timeout == 0 => return unsafe { timed_out(nmore) },
@@ -178,7 +183,7 @@ unsafe extern "C-unwind" fn wait_for_several(
         && found.reaches(threshold)
     {
         // SAFETY: both pointers are not null, so they are writable by the contract of `exports`.
-        return unsafe { wait_found(found, event, nmore, evd_handle, timeout) };
+        return unsafe { wait_found::<false>(found, event, nmore, evd_handle, timeout) };
     }
     // SAFETY: the caller has the same contract.
     unsafe { wait_slow(evd_handle, timeout, threshold, event, nmore) }
@@ -200,23 +205,29 @@ fn is_rare(is: bool) -> bool {
 /// The pointers are writable.
 #[inline(never)]
 #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
-unsafe extern "C-unwind" fn wait_found(
+unsafe extern "C-unwind" fn wait_found<const EXTENDED: bool>(
     found: PeekedEvent,
     event: *mut DAT_EVENT,
     nmore: *mut DAT_COUNT,
     evd_handle: DAT_EVD_HANDLE,
     timeout: DAT_TIMEOUT,
 ) -> DAT_RETURN {
-    let taken = found.take_counted(|taken| {
+    let taken = found.take_counted::<EXTENDED, _>(|taken| {
         // SAFETY: required of the caller.
         unsafe { event::write(event, &taken) };
     });
-    if let Ok(((), left)) = taken {
-        // SAFETY: required of the caller.
-        unsafe { nmore.write_unaligned(left.cast_signed()) };
-        return DatReturn::SUCCESS.bits();
+    match taken {
+        Ok(((), left)) => {
+            // SAFETY: required of the caller.
+            unsafe { nmore.write_unaligned(left.cast_signed()) };
+            return DatReturn::SUCCESS.bits();
+        }
+        // SAFETY: the caller has the same contract.
+        Err(found) if !EXTENDED => unsafe {
+            return wait_found::<true>(found, event, nmore, evd_handle, timeout);
+        },
+        Err(found) => drop(found),
     }
-    drop(taken);
     // SAFETY: the caller has the same contract.
     unsafe { wait_slow(evd_handle, timeout, 1, event, nmore) }
 }

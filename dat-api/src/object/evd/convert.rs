@@ -58,22 +58,44 @@ pub fn peek(mut owned: Owned<Evd>) -> Result<Result<PeekedEvent, DatReturn>, Own
 impl PeekedEvent {
     /// Takes the event and passes it to `with`, which can store it without a copy in memory.
     ///
+    /// Without `EXTENDED`, the event is one of a send, receive, read or write; with it, one of an
+    /// extended operation. A caller tries the first and then, in an out-of-line function, the other:
+    /// together they would need more registers on every call.
+    ///
     /// # Errors
-    /// The EVD, with nothing consumed: the slow path has to take the event
-    /// ([`super::dequeue_slow`]).
+    /// The same, with nothing consumed: the other kinds, or the slow path
+    /// ([`super::dequeue_slow`]), have to take the event.
     #[inline(always)]
-    pub fn take<R>(mut self, with: impl FnOnce(Event) -> R) -> Result<R, Owned<Evd>> {
-        self.consume(with).ok_or(self.owned)
+    pub fn take<const EXTENDED: bool, R>(
+        mut self,
+        with: impl FnOnce(Event) -> R,
+    ) -> Result<R, Self> {
+        self.consume::<EXTENDED, R>(with).ok_or(self)
+    }
+
+    /// Returns the EVD, for the slow path.
+    #[inline(always)]
+    #[must_use]
+    pub fn into_owned(self) -> Owned<Evd> {
+        self.owned
     }
 
     #[inline(always)]
-    pub(super) fn consume<R>(&mut self, with: impl FnOnce(Event) -> R) -> Option<R> {
+    pub(super) fn consume<const EXTENDED: bool, R>(
+        &mut self,
+        with: impl FnOnce(Event) -> R,
+    ) -> Option<R> {
+        let evd = self.owned.handle();
         // SAFETY: the queue belongs to the EVD, which has been owned since `peek` made the pointer:
         // it has not moved, and nothing else uses it.
         let queue = unsafe { self.queue.as_mut() };
         // SAFETY: `peek` has seen a CQE, and the owner has consumed none since.
         let cqe = unsafe { queue.peek_unchecked() };
-        take_fast(cqe, self.owned.handle(), with)
+        if EXTENDED {
+            take_extended(cqe, evd, with)
+        } else {
+            take_fast(cqe, evd, with)
+        }
     }
 
     /// Returns how many events are in the queue; `None` if they cannot be counted there, or if
@@ -157,59 +179,61 @@ fn take_fast<R>(cqe: Cqe<'_>, evd: Handle, with: impl FnOnce(Event) -> R) -> Opt
             let data = transfer(ep, cookie, status, wr_data & wr_data::LENGTH, operation(op));
             Some(with(Event { evd, data }))
         }
-        CqeKind::RecvImm | CqeKind::Other => None,
+        CqeKind::RecvImm | CqeKind::RecvWriteImm | CqeKind::Other => None,
     }
 }
 
-/// As [`take_fast`], for the kinds that it does not take and that have extended events. They would
-/// need more registers than the others.
+/// As [`take_fast`], for extended operations.
 #[inline(always)]
 fn take_extended<R>(cqe: Cqe<'_>, evd: Handle, with: impl FnOnce(Event) -> R) -> Option<R> {
-    let (ep, slot) = receiver(&cqe)?;
-    let event = |cookie, length: u32, operation, immediate| Event {
-        evd,
-        data: EventData::ExtendedDto {
-            ep,
-            cookie,
-            status: DtoStatus::Success,
-            length: length.into(),
-            operation,
-            immediate,
-        },
-    };
     match cqe.kind() {
-        CqeKind::RecvImm if is_recv_consumers(&cqe, slot) => {
-            let (op, immediate) = cqe.immediate();
-            let operation = extended(op, true)?;
-            let immediate = immediate_order(immediate);
-            cqe.consume_recv(|cookie, length| with(event(cookie, length, operation, immediate)))
-        }
-        CqeKind::Request if !slot.hooks().inspects_each() => {
+        CqeKind::RecvImm => take_imm(cqe, evd, ExtendedOperation::RecvMsgImmed, with),
+        CqeKind::RecvWriteImm => take_imm(cqe, evd, ExtendedOperation::RecvImmed, with),
+        CqeKind::Request => {
+            let (ep, slot) = receiver(&cqe)?;
+            if slot.hooks().inspects_each() {
+                return None;
+            }
             let operation = extended(cqe.extended_op()?, false)?;
             let (cookie, wr_data) = cqe.consume_request()?;
-            Some(with(event(cookie, wr_data & wr_data::LENGTH, operation, 0)))
+            let data = extended_transfer(
+                ep,
+                cookie,
+                DtoStatus::Success,
+                wr_data & wr_data::LENGTH,
+                operation,
+                0,
+            );
+            Some(with(Event { evd, data }))
         }
         _ => None,
     }
 }
 
-/// Takes the next event and passes it to `with`, if it is one of an extended operation, and all
-/// else is as for [`peek`].
-///
-/// # Errors
-/// The EVD, with nothing consumed: the slow path has to take the event.
+/// Consumes a receive with immediate data as [`take_fast`] does other receives.
 #[inline(always)]
-pub(super) fn take_if_extended<R>(
-    mut owned: Owned<Evd>,
+fn take_imm<R>(
+    cqe: Cqe<'_>,
+    evd: Handle,
+    operation: ExtendedOperation,
     with: impl FnOnce(Event) -> R,
-) -> Result<R, Owned<Evd>> {
-    let handle = owned.handle();
-    let (evd, consumer) = open(&mut owned);
-    let cqe = consumer.fast_queue(evd).and_then(Queue::peek);
-    match cqe.and_then(|cqe| take_extended(cqe, handle, with)) {
-        Some(result) => Ok(result),
-        None => Err(owned),
+) -> Option<R> {
+    let (ep, slot) = receiver(&cqe)?;
+    if !is_recv_consumers(&cqe, slot) {
+        return None;
     }
+    let imm = cqe.imm();
+    cqe.consume_recv(|cookie, length| {
+        let data = extended_transfer(
+            ep,
+            cookie,
+            DtoStatus::Success,
+            length,
+            operation,
+            immediate_order(imm),
+        );
+        with(Event { evd, data })
+    })
 }
 
 impl Consumer {
@@ -334,14 +358,7 @@ fn event(completion: &Completion, ep: Handle, status: DtoStatus) -> EventData {
     };
     match extended(completion.op, with_imm) {
         None => transfer(ep, cookie, status, length, operation(completion.op)),
-        Some(operation) => EventData::ExtendedDto {
-            ep,
-            cookie,
-            status,
-            length: length.into(),
-            operation,
-            immediate,
-        },
+        Some(operation) => extended_transfer(ep, cookie, status, length, operation, immediate),
     }
 }
 
@@ -400,6 +417,26 @@ fn transfer(
         status,
         length: u64::from(length),
         operation,
+    }
+}
+
+/// As [`transfer`], of an extended transfer.
+#[inline(always)]
+fn extended_transfer(
+    ep: Handle,
+    cookie: u64,
+    status: DtoStatus,
+    length: u32,
+    operation: ExtendedOperation,
+    immediate: u32,
+) -> EventData {
+    EventData::ExtendedDto {
+        ep,
+        cookie,
+        status,
+        length: u64::from(length),
+        operation,
+        immediate,
     }
 }
 

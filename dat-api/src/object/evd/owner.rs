@@ -19,7 +19,7 @@ use dat_engine::sync::{Backoff, MutexGuard};
 use dat_engine::wait::ChannelFds;
 use dat_engine::{CompletionChannel, CompletionQueueHandle};
 
-use super::convert::{peek, take_if_extended};
+use super::convert::{PeekedEvent, peek};
 use super::pending::{Command, Overflow};
 use super::state::{CnoBinding, Evd, open};
 use super::streams::{Attachments, Attribute, StreamKind};
@@ -34,15 +34,22 @@ use crate::types::{AsyncKind, AsyncReason, Event, EventData};
 /// `QUEUE_EMPTY`; `INVALID_STATE` if one of its completion queues has failed.
 #[inline(always)]
 pub fn dequeue(owned: Owned<Evd>) -> Result<Event, EvdRefusal> {
-    let owned = match peek(owned) {
-        Ok(Err(code)) => return Err(EvdRefusal::Empty { code }),
-        Ok(Ok(found)) => match found.take(|event| event) {
-            Ok(event) => return Ok(event),
-            Err(owned) => owned,
+    match peek(owned) {
+        Ok(Err(code)) => Err(EvdRefusal::Empty { code }),
+        Ok(Ok(found)) => match found.take::<false, _>(|event| event) {
+            Ok(event) => Ok(event),
+            Err(found) => dequeue_extended(found),
         },
-        Err(owned) => owned,
-    };
-    dequeue_slow(owned)
+        Err(owned) => dequeue_slow(owned),
+    }
+}
+
+#[inline(never)]
+fn dequeue_extended(found: PeekedEvent) -> Result<Event, EvdRefusal> {
+    match found.take::<true, _>(|event| event) {
+        Ok(event) => Ok(event),
+        Err(found) => dequeue_slow(found.into_owned()),
+    }
 }
 
 /// Takes the first event on the slow path, wherever it is.
@@ -61,13 +68,9 @@ pub fn dequeue_slow(owned: Owned<Evd>) -> Result<Event, EvdRefusal> {
 /// As [`dequeue`].
 #[inline(always)]
 pub fn dequeue_slow_with<R>(
-    owned: Owned<Evd>,
-    with: impl FnOnce(Event) -> R + Copy,
+    mut owned: Owned<Evd>,
+    with: impl FnOnce(Event) -> R,
 ) -> Result<R, EvdRefusal> {
-    let mut owned = match take_if_extended(owned, with) {
-        Ok(result) => return Ok(result),
-        Err(owned) => owned,
-    };
     let handle = owned.handle();
     let (evd, consumer) = open(&mut owned);
     match consumer.next_slow(evd, |data| with(Event { evd: handle, data })) {

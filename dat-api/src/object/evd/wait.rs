@@ -69,12 +69,12 @@ impl PeekedEvent {
     /// # Errors
     /// As [`Self::take`].
     #[inline(always)]
-    pub fn take_counted<R>(
+    pub fn take_counted<const EXTENDED: bool, R>(
         mut self,
         with: impl FnOnce(Event) -> R,
-    ) -> Result<(R, u32), Owned<Evd>> {
-        let Some(result) = self.consume(with) else {
-            return Err(self.owned);
+    ) -> Result<(R, u32), Self> {
+        let Some(result) = self.consume::<EXTENDED, R>(with) else {
+            return Err(self);
         };
         match self.count() {
             Some(left) => Ok((result, left)),
@@ -113,11 +113,20 @@ pub fn take_counted(owned: Owned<Evd>, threshold: i32) -> Result<(Event, u32), O
             if threshold != 1 && !found.reaches(threshold) {
                 return Err(Some(found.owned));
             }
-            found.take_counted(|event| event).map_err(Some)
+            match found.take_counted::<false, _>(|event| event) {
+                Ok(taken) => Ok(taken),
+                Err(found) => take_counted_extended(found).map_err(Some),
+            }
         }
         Ok(Err(_empty)) => Err(None),
         Err(owned) => Err(Some(owned)),
     }
+}
+
+#[inline(never)]
+fn take_counted_extended(found: PeekedEvent) -> Result<(Event, u32), Owned<Evd>> {
+    let taken = found.take_counted::<true, _>(|event| event);
+    taken.map_err(PeekedEvent::into_owned)
 }
 
 /// For a wait for one event, when the fast path did not apply ([`super::peek`]): if there are only

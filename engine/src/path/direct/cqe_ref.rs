@@ -19,9 +19,11 @@ pub enum CqeKind {
     /// A successful receive without immediate data whose payload, up to 32 bytes, is in
     /// the CQE.
     RecvInCqe,
-    /// A successful receive with immediate data ([`CqeRef::immediate`]), and no payload in the
-    /// CQE. [`CqeRef::consume`] leaves it to the slow path.
+    /// A successful receive of a message with immediate data ([`CqeRef::imm`]), and no payload in
+    /// the CQE. [`CqeRef::consume`] leaves it to the slow path.
     RecvImm,
+    /// As [`Self::RecvImm`], of an RDMA write.
+    RecvWriteImm,
     /// A successful request of the send queue.
     Request,
     /// Any other CQE, which only the slow path decodes: an error, any other payload in the CQE.
@@ -84,7 +86,8 @@ impl<'a> CqeRef<'a> {
             RECEIVED => CqeKind::Recv,
             IN_CQE => CqeKind::RecvInCqe,
             DONE => CqeKind::Request,
-            SEND_IMM | WRITE_IMM => CqeKind::RecvImm,
+            SEND_IMM => CqeKind::RecvImm,
+            WRITE_IMM => CqeKind::RecvWriteImm,
             _ => CqeKind::Other,
         }
     }
@@ -106,16 +109,11 @@ impl<'a> CqeRef<'a> {
         decode::requester_op(self.op_qpn.request_opcode())
     }
 
-    /// Returns the operation of a receive of [`CqeKind::RecvImm`], and its immediate data in host
-    /// byte order.
+    /// Returns the immediate data of a receive that has some, in host byte order.
     #[inline(always)]
     #[must_use]
-    pub fn immediate(&self) -> (CompletionOp, u32) {
-        let op = match self.own_op.opcode() {
-            CqeOpcode::RESPONDER_WRITE_IMM => CompletionOp::RecvWriteImm,
-            _ => CompletionOp::Recv,
-        };
-        (op, self.slot.imm())
+    pub fn imm(&self) -> u32 {
+        self.slot.imm()
     }
 
     /// Returns whether at least `entries` CQEs after this one have been written.
@@ -148,19 +146,20 @@ impl<'a> CqeRef<'a> {
                 let retired = Retired { wr_id, wr_data };
                 Some(decode::request(context, qpn, op, retired, byte_len))
             }
-            CqeKind::RecvImm | CqeKind::Other => None,
+            CqeKind::RecvImm | CqeKind::RecvWriteImm | CqeKind::Other => None,
         }
     }
 
-    /// Consumes a CQE of [`CqeKind::Recv`] or [`CqeKind::RecvImm`] as [`Self::consume`] does. Calls `with` with its
-    /// `wr_id` and its length in bytes before the CQE is given back, so that both need no
-    /// registers after that. Returns `None` also for any other kind.
+    /// Consumes a CQE of a receive whose payload is in memory, as [`Self::consume`] does. Calls
+    /// `with` with its `wr_id` and its length in bytes before the CQE is given back, so that both
+    /// need no registers after that. Returns `None` also for any other kind.
     #[inline(always)]
     #[must_use]
     pub fn consume_recv<R>(self, with: impl FnOnce(u64, u32) -> R) -> Option<R> {
-        let (CqeKind::Recv | CqeKind::RecvImm, Some(found)) = (self.kind(), self.found) else {
+        let (CqeKind::Recv | CqeKind::RecvImm | CqeKind::RecvWriteImm) = self.kind() else {
             return None;
         };
+        let found = self.found?;
         // SAFETY: the completion is the next of this queue, and is consumed below.
         let wr_id = unsafe { found.take_recv(self.slot.wqe_counter()) }?;
         let result = with(wr_id, self.slot.byte_count());

@@ -49,7 +49,7 @@ impl CqeRef<'_> {
                 Some(CompletionOp::Read) | None => 0,
                 Some(op) => self.request_run(found, op, out),
             },
-            CqeKind::RecvImm | CqeKind::Other => 0,
+            CqeKind::RecvImm | CqeKind::RecvWriteImm | CqeKind::Other => 0,
         }
     }
 

@@ -269,7 +269,7 @@ impl FakeCqe<'_> {
         } = self.completion;
         match op {
             _ if !status.is_success() => CqeKind::Other,
-            CompletionOp::RecvWriteImm => CqeKind::RecvImm,
+            CompletionOp::RecvWriteImm => CqeKind::RecvWriteImm,
             CompletionOp::Recv if flags.contains(CompletionFlags::WITH_IMM) => CqeKind::RecvImm,
             CompletionOp::Recv => CqeKind::Recv,
             _ => CqeKind::Request,
@@ -284,8 +284,8 @@ impl FakeCqe<'_> {
         self.request_op()
     }
 
-    pub(in super::super) fn immediate(&self) -> (CompletionOp, u32) {
-        (self.completion.op, self.completion.imm)
+    pub(in super::super) fn imm(&self) -> u32 {
+        self.completion.imm
     }
 
     pub(in super::super) fn has_more(&self, completions: u32) -> bool {
