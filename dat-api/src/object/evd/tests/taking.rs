@@ -71,7 +71,7 @@ fn evd_w01_extended_events_are_the_same_on_both_paths() {
             immediate,
         },
     );
-    for is_direct in [true, false] {
+    for (is_direct, waits) in [(true, false), (true, true), (false, false), (false, true)] {
         let fixture = Fixture::new(8, EvdFlags::DTO);
         fixture.ia.choose_path(is_direct);
         let (role, flags) = (DtoRole::Recv { depth: 8 }, CompletionFlags::empty());
@@ -80,8 +80,15 @@ fn evd_w01_extended_events_are_the_same_on_both_paths() {
         for completion in completions {
             ring.complete(completion);
         }
-        for event in expected {
-            assert_eq!(fixture.dequeue(), Ok(event), "direct: {is_direct}");
+        for (at, event) in expected.into_iter().enumerate() {
+            let taken = if waits {
+                let waited = fixture.poll(1);
+                assert_eq!(waited.nmore as usize, expected.len() - 1 - at);
+                waited.result.map(|event| event.data)
+            } else {
+                fixture.dequeue()
+            };
+            assert_eq!(taken, Ok(event), "direct: {is_direct}, waits: {waits}");
         }
         assert_eq!(code(fixture.dequeue()), EMPTY);
     }
