@@ -9,8 +9,8 @@ fn apart(found: PeekedEvent) {
 }
 
 fn twice(found: PeekedEvent) {
-    let _ = found.take(|event| event);
-    let _ = found.take(|event| event);
+    let _ = found.take::<false, _>(|event| event);
+    let _ = found.take::<false, _>(|event| event);
 }
 
 fn main() {
