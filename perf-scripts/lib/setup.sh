@@ -207,7 +207,7 @@ TEST_PACKAGES=(ibverbs-utils rdmacm-utils perftest g++ clang valgrind shellcheck
 # shellcheck disable=SC2034 # likewise
 # Programs for the emulated NIC that not every distribution has.
 FURTHER_TEST_PACKAGES=(dapl2-utils libdapl2 python3-pyverbs infiniband-diags ucx-utils iproute2 mandoc
-    libfabric-bin openmpi-bin libopenmpi-dev qperf)
+    libfabric-bin openmpi-bin libopenmpi-dev qperf debhelper lintian mmdebstrap)
 
 setup_log=${TMPDIR:-/tmp}/udapl-setup.$$.log
 
