@@ -102,6 +102,9 @@
 //! Others end by themselves: one that polls while graceful disconnects wait for their last request,
 //! and, on iWARP, one for each call of the kernel that may block (connecting, destroying).
 //!
+//! Posting and taking events do not allocate, except that an endpoint of [`safe`] keeps each
+//! [`Memory`](safe::Memory) that it is given first.
+//!
 //! # Units
 //! Lengths are in bytes, and depths in requests or receives. Timeouts of [`safe`] are
 //! [`Duration`](std::time::Duration)s, where `None` waits for ever; those of [`object`] are

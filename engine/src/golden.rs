@@ -124,7 +124,7 @@ fn a_marker_equals_the_nop_of_mlx5dv_with_any_flags() {
         };
         let policy = DoorbellPolicy {
             blue_flame: true,
-            serialised: false,
+            locked: false,
         };
         // SAFETY: the memory is never freed, and has no other user.
         let consumer = unsafe { SendConsumer::new(&layout) }.expect("a layout");

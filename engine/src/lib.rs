@@ -66,7 +66,11 @@
 //!
 //! Endpoints that share a doorbell register take a lock for it, unless
 //! [`EndpointOptions::thread_mode`] promises that one thread posts at a time.
+//! The environment variable `MLX5_SINGLE_THREADED=1` promises it for the whole process, as it
+//! does to libmlx5.
 //! The verbs path takes a lock per poll, and libibverbs takes its own.
+//!
+//! Posting and polling do not allocate; creating does.
 //!
 //! # Errors
 //!
@@ -88,7 +92,8 @@
 //! # Example
 //!
 //! Two endpoints of one process, connected to each other; one message.
-//! `engine/examples/pingpong.rs` is the same with timing.
+//! `engine/examples/pingpong.rs` is the same with timing. Without a NIC, run it on the emulated
+//! one: `mlx5-emu run -- PROGRAM`.
 //!
 //! ```no_run
 //! use dat_engine::{
@@ -101,7 +106,7 @@
 //! let device = Device::open("mlx5_0")?;
 //! let domain = device.alloc_pd()?;
 //! let mut cq = device.create_cq(&CqOptions {
-//!     depth: 64,
+//!     depth: 512, // all requests that may be outstanding on both endpoints
 //!     ..CqOptions::default()
 //! })?;
 //!

@@ -24,7 +24,7 @@ impl Adapter {
     /// Listens on a qualifier; requests are reported to `events`.
     ///
     /// # Errors
-    /// `DAT_CONN_QUAL_IN_USE`; a dispatcher not created for connection requests.
+    /// `DAT_CONN_QUAL_IN_USE`; a dispatcher created without [`EvdFlags::CR`](crate::types::EvdFlags::CR).
     pub fn listen(&self, qualifier: u64, events: &EventDispatcher) -> Result<ServicePoint> {
         let psp = Psp::create(self.ia(), qualifier, &events.evd()?, EpCreator::Consumer)?;
         Ok(ServicePoint {
@@ -36,7 +36,7 @@ impl Adapter {
     /// Listens on a free qualifier, which [`ServicePoint::qualifier`] returns.
     ///
     /// # Errors
-    /// None is free; a dispatcher not created for connection requests.
+    /// None is free; a dispatcher created without [`EvdFlags::CR`](crate::types::EvdFlags::CR).
     pub fn listen_any(&self, events: &EventDispatcher) -> Result<ServicePoint> {
         let psp = Psp::create_any(self.ia(), &events.evd()?, EpCreator::Consumer)?;
         Ok(ServicePoint {

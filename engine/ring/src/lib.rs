@@ -112,9 +112,10 @@
 //! The send and receive rings have two halves. The *producer* posts, through `&mut`; the
 //! *consumer* retires, through `&`, on the thread that polls the completion queue. The
 //! two may run on different threads and never wait for each other: they share the
-//! counter of retired requests and the `wr_id`s, all atomics. A
+//! counter of retired requests and the `wr_id`s, all atomics. Threads wait for each other at a
+//! register that several send rings share, and at a shared receive ring with several pollers. A
 //! [`CompletionRing`](complete::CompletionRing) has one user at a time; any thread can read
-//! its [`Entries`](complete::Entries).
+//! its [`Entries`](complete::Entries). Nothing here allocates after a ring is created.
 //!
 //! # Errors
 //!
@@ -239,7 +240,7 @@
 //!     let mut ring = unsafe { CompletionRing::new(&completion_layout) }?;
 //!     let policy = DoorbellPolicy {
 //!         blue_flame: false,
-//!         serialised: false,
+//!         locked: false,
 //!     };
 //!     // SAFETY: the consumer is not moved, and outlives the only producer.
 //!     let mut producer = unsafe { SendProducer::new(&send_layout, policy, &consumer) };

@@ -35,8 +35,9 @@ pub struct DoorbellPolicy {
     /// Whether a single request may be copied to the register. Only effective
     /// on a register that is exclusively this queue's.
     pub blue_flame: bool,
-    /// Whether other threads may ring the same register at the same time.
-    pub serialised: bool,
+    /// Whether each doorbell takes the lock of the register, because other threads may ring it
+    /// at the same time.
+    pub locked: bool,
 }
 
 /// The posting half.
@@ -144,11 +145,7 @@ impl SendProducer {
             consumer: NonNull::from(consumer),
             // SAFETY: the layout's register, valid as the caller promises.
             register: unsafe {
-                Register::at(
-                    register.reg,
-                    register.half_size,
-                    policy.serialised && !copies,
-                )
+                Register::at(register.reg, register.half_size, policy.locked && !copies)
             },
             windows: layout.windows,
             atomics: layout.atomics,

@@ -62,7 +62,7 @@ impl ProtectionDomain {
         let single = options.thread_mode.serialized || environment_options.single_threaded;
         let doorbell = DoorbellPolicy {
             blue_flame: !environment_options.no_blue_flame,
-            serialised: !single,
+            locked: !single,
         };
         let mut grant = verbs.grant();
         if environment_options.no_inline {
@@ -101,7 +101,7 @@ fn direct_path(
     let parts = direct::QueuePairParts {
         send,
         doorbell: DoorbellPolicy {
-            serialised: doorbell.serialised && !send.register.exclusive,
+            locked: doorbell.locked && !send.register.exclusive,
             ..doorbell
         },
         recv: verbs.recv_layout(),

@@ -52,7 +52,7 @@ fn state_of(address: usize) -> Arc<UarState> {
 pub(crate) struct Register {
     reg: NonNull<u8>,
     half_size: usize,
-    serialised: bool,
+    locked: bool,
     uar: Arc<UarState>,
 }
 
@@ -75,20 +75,20 @@ pub(crate) struct BlueFlame {
 
 impl Register {
     /// Returns access to the register at `reg`, whose halves are `half_size` bytes
-    /// apart (0: it has one half). `serialised` is false if no two threads ever ring
+    /// apart (0: it has one half). `locked` is false if no two threads ever ring
     /// this register at once.
     ///
     /// # Safety
     /// `reg` is a doorbell register, or memory that may be written like one,
     /// for 8 bytes and, if `half_size` is not 0, for `2 * half_size` bytes,
-    /// aligned to 8, for as long as the value lives. If `serialised` is false,
+    /// aligned to 8, for as long as the value lives. If `locked` is false,
     /// the caller ensures that the register has one writer at a time.
-    pub(crate) unsafe fn at(reg: NonNull<u8>, half_size: u32, serialised: bool) -> Self {
+    pub(crate) unsafe fn at(reg: NonNull<u8>, half_size: u32, locked: bool) -> Self {
         debug_assert!(reg.cast::<u64>().is_aligned());
         Self {
             reg,
             half_size: half_size as usize,
-            serialised,
+            locked,
             uar: state_of(reg.as_ptr().addr()),
         }
     }
@@ -98,7 +98,7 @@ impl Register {
     #[inline(always)]
     pub(crate) fn ring(&mut self, doorbell: Be64) {
         let uar = &*self.uar;
-        if self.serialised {
+        if self.locked {
             let held = uar.lock.lock();
             barrier::before_register_locked();
             // Inside the lock: the flush works on this processor only, and the
@@ -131,7 +131,7 @@ impl Register {
     #[inline(always)]
     pub(crate) unsafe fn blue_flame(&mut self, source: BlueFlame) {
         debug_assert!(source.wqebbs as usize * WQEBB <= self.half_size);
-        debug_assert!(!self.serialised);
+        debug_assert!(!self.locked);
         let uar = &*self.uar;
         barrier::before_register();
         let offset = uar.offset.load(Ordering::Relaxed);
@@ -296,10 +296,10 @@ mod tests {
     #[repr(align(64))]
     struct Page([u64; 128]);
 
-    fn register(page: &mut Page, half: u32, serialised: bool) -> Register {
+    fn register(page: &mut Page, half: u32, locked: bool) -> Register {
         let reg = NonNull::from(&mut page.0).cast();
         // SAFETY: the page outlives the register in these tests and is 1 KiB.
-        unsafe { Register::at(reg, half, serialised) }
+        unsafe { Register::at(reg, half, locked) }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Runs of a list: consecutive sends of one segment are written by one short loop.
 //!
-//! A loop over [`SendProducer::try_write`] has branches for every operation, and an
+//! A loop over [`SendProducer::try_post`] has branches for every operation, and an
 //! outlined call for requests that need the slow path, so LLVM loads and stores the
 //! fields of the ring for each request. The loop of a run has no call. It copies what it
 //! needs of the ring to locals, and stores the counters once at its end.

@@ -46,7 +46,7 @@ fn fixture(wqebbs: u32, segments: u32, inline: u32, exclusive: bool, start: u32)
     };
     let policy = DoorbellPolicy {
         blue_flame: true,
-        serialised: !exclusive,
+        locked: !exclusive,
     };
     // SAFETY: the memory outlives both halves; `Fixture` drops them with it.
     let consumer = Arc::new(unsafe { SendConsumer::new(&layout) }.unwrap());

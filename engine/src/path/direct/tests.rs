@@ -254,7 +254,7 @@ fn qp_on(
         },
         doorbell: DoorbellPolicy {
             blue_flame: true,
-            serialised: true,
+            locked: true,
         },
         recv: srq.is_none().then(|| RecvLayout {
             buf: ring.at(8 * 64),
