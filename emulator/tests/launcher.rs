@@ -11,7 +11,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use crate::common::{compiled_with, eventually, fabric, finish, launcher, parent_of, run, skipped};
+use crate::common::{
+    compiled_with, eventually, fabric, finish, launcher, library, parent_of, run, skipped,
+};
 
 /// Returns status and output of the launcher with these arguments.
 fn emu(arguments: &[&str]) -> (Option<i32>, String) {
@@ -53,6 +55,33 @@ fn a_command_that_cannot_be_run_gives_126_or_127() {
         .0,
         Some(126)
     );
+}
+
+#[test]
+fn the_library_is_found_below_lib_or_lib64_and_missed_in_words() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("library");
+    let _ = std::fs::remove_dir_all(&folder);
+    let program = folder.join("bin/mlx5-emu");
+    std::fs::create_dir_all(folder.join("bin")).unwrap();
+    std::fs::copy(launcher(), &program).unwrap();
+    let run = || {
+        let mut command = Command::new(&program);
+        command.args(["run", "--", "printenv", "LD_PRELOAD"]);
+        finish(command)
+    };
+    let missed = run();
+    assert!(!missed.status.success(), "{}", missed.output);
+    let remedy = "`cargo install` leaves it out";
+    assert!(missed.output.contains(remedy), "{}", missed.output);
+    for lib in ["lib", "lib64"] {
+        let own = folder.join(lib).join("mlx5-emu");
+        std::fs::create_dir_all(&own).unwrap();
+        std::fs::copy(library(), own.join("libmlx5emu.so")).unwrap();
+        let found = run();
+        let preloaded = format!("/{lib}/mlx5-emu/libmlx5emu.so");
+        assert!(found.output.contains(&preloaded), "{}", found.output);
+        std::fs::remove_dir_all(own).unwrap();
+    }
 }
 
 #[test]

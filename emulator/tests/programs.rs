@@ -350,16 +350,9 @@ fn a_pair_has_no_memcheck_errors() {
 
 /// Copies the launcher and its library to a directory that every user can read.
 fn install_for_all_users(to: &Path) {
-    let built = crate::common::launcher();
-    let newest = built.with_file_name("deps/libmlx5emu.so");
-    let library = if newest.is_file() {
-        newest
-    } else {
-        built.with_file_name("libmlx5emu.so")
-    };
     std::fs::create_dir_all(to).unwrap();
-    std::fs::copy(built, to.join("mlx5-emu")).unwrap();
-    std::fs::copy(library, to.join("libmlx5emu.so")).unwrap();
+    std::fs::copy(crate::common::launcher(), to.join("mlx5-emu")).unwrap();
+    std::fs::copy(crate::common::library(), to.join("libmlx5emu.so")).unwrap();
     let readable: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(to, readable).unwrap();
 }

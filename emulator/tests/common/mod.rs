@@ -20,6 +20,16 @@ pub(crate) fn launcher() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_mlx5-emu"))
 }
 
+/// Returns the library that the launcher preloads.
+pub(crate) fn library() -> PathBuf {
+    let newest = launcher().with_file_name("deps/libmlx5emu.so");
+    if newest.is_file() {
+        newest
+    } else {
+        launcher().with_file_name("libmlx5emu.so")
+    }
+}
+
 /// Returns `mlx5-emu run` with these options, up to the `--`.
 pub(crate) fn run<S: AsRef<OsStr>>(options: &[S]) -> Command {
     let mut command = Command::new(launcher());
