@@ -71,7 +71,7 @@ fn the_library_is_found_below_lib_or_lib64_and_missed_in_words() {
     };
     let missed = run();
     assert!(!missed.status.success(), "{}", missed.output);
-    let remedy = "`cargo install` leaves it out";
+    let remedy = "`cargo install` does not install it";
     assert!(missed.output.contains(remedy), "{}", missed.output);
     for lib in ["lib", "lib64"] {
         let own = folder.join(lib).join("mlx5-emu");

@@ -347,9 +347,10 @@ fn find_library() -> Result<PathBuf, Failure> {
         .find(|path| path.is_file());
     found.ok_or_else(|| {
         Failure::environment(format!(
-            "{LIBRARY} not found beside {} nor in ../lib/mlx5-emu or ../lib64/mlx5-emu: \
-             `cargo install` leaves it out; install both with dat-api/install.sh or the package \
-             mlx5-emu, or copy the one that `cargo build --release -p mlx5-emulator` makes there",
+            "{LIBRARY} not found beside {}, nor in ../lib/mlx5-emu or ../lib64/mlx5-emu from \
+             there: `cargo install` does not install it. Copy it to one of these folders from \
+             target/release after `cargo build --release -p mlx5-emulator`, or install both with \
+             dat-api/install.sh or the package mlx5-emu",
             program.display()
         ))
     })
