@@ -77,7 +77,7 @@ Examples:
 How to get a good number:
   * Pin with --cpu to an isolated core (isolcpus, nohz_full) of the device's NUMA node.
   * Set the governor 'performance' and switch deep C-states off
-    (cpupower frequency-set -g performance; cpupower idle-set -D 0).
+    (cpupower frequency-set -g performance; cpupower idle-set -D 10).
   * Take enough samples: a percentile is printed if ten samples are above it, so 99.99 %
     needs 100,000. Use -n 1000000 or -D 10.
   * Compare medians of several runs, and read the histogram before you trust an average.
