@@ -309,8 +309,8 @@ if [ $emulator = yes ] && [ -f "$beside/mlx5-emu" ] && [ -f "$beside/libmlx5emu.
 fi
 for file in LICENSE-MIT LICENSE-APACHE dat-api/dat.conf; do put 644 "$file" "$doc/${file##*/}"; done
 
-# warn_of_another NAME: warns if the dynamic linker takes another file of this name, which has
-# other adapters. It lists the libraries of a program instead of running it if
+# warn_of_another NAME PROVIDER: warns if the dynamic linker takes another file of this name, which
+# has other adapters; PROVIDER is the name by which that one can load this library. It lists the libraries of a program instead of running it if
 # LD_TRACE_LOADED_OBJECTS is set; dat-check asks it the same way.
 warn_of_another() {
     local found owner=''
@@ -319,7 +319,8 @@ warn_of_another() {
     owner=$(dpkg-query -S "$(realpath "$found")" 2>/dev/null | sed -n 's/^\([^ ,]*\): .*/ of the package \1/p') || true
     say "warning: programs get $found$owner instead of the $1 installed now. That library has other" \
         "adapters: opening one of this library fails with DAT_PROVIDER_NOT_FOUND. Remove it, or set" \
-        "LD_LIBRARY_PATH=$prefix/$lib; where ldconfig searches $prefix/$lib first, run ldconfig." >&2
+        "LD_LIBRARY_PATH=$prefix/$lib (where ldconfig searches $prefix/$lib first, run ldconfig), or name" \
+        "$prefix/$lib/$2 as the library of an entry in dat.conf: that library then loads it." >&2
 }
 
 say "installed uDAPL below $root"
@@ -328,6 +329,6 @@ if [ -z "$destdir" ]; then
     say "pkg-config finds dat (1.2) and dat2 (2.0) with PKG_CONFIG_PATH=$prefix/$lib/pkgconfig, programs with LD_LIBRARY_PATH=$prefix/$lib,"
     say "man with MANPATH=$prefix/share/man: (the colon keeps the other pages);"
     say "none of these is needed in directories that the system searches (/usr/local, after ldconfig)"
-    warn_of_another libdat.so.1
-    [ ! -f "$library2" ] || warn_of_another libdat2.so.2
+    warn_of_another libdat.so.1 libudapl.so.1
+    [ ! -f "$library2" ] || warn_of_another libdat2.so.2 libudapl2.so.2
 fi

@@ -84,24 +84,18 @@ const VARIABLES: [(&str, &str); 8] = [
     ("DAT_LISTEN", "listen"),
     ("DAT_STRICT", "strict"),
     ("DAT_SCATTER", "scatter"),
-    ("DAT_CQ_RECORD", "cq_record"),
+    ("DAT_CQ_RECORD", REMOVED_KEY),
     ("DAT_NUMA", "numa"),
 ];
 
 /// The keys that are not those of the network.
-const KEYS: [&str; 9] = [
-    "path",
-    "wait",
-    "cm",
-    "listen",
-    "strict",
-    "scatter",
-    "cq_record",
-    "numa",
-    "gid",
+const KEYS: [&str; 8] = [
+    "path", "wait", "cm", "listen", "strict", "scatter", "numa", "gid",
 ];
+/// A key of earlier versions, which messages do not offer.
+const REMOVED_KEY: &str = "cq_record";
 
-/// Returns all keys of the instance data.
+/// Returns the keys of the instance data.
 fn keys() -> impl Iterator<Item = &'static str> {
     KEYS.into_iter()
         .chain(transport::KEYS.iter().map(|(key, _)| *key))
@@ -109,7 +103,7 @@ fn keys() -> impl Iterator<Item = &'static str> {
 
 /// Returns whether [`Options::set`] knows a key.
 pub(crate) fn is_key(key: &str) -> bool {
-    keys().any(|known| known == key)
+    key == REMOVED_KEY || keys().any(|known| known == key)
 }
 
 /// Returns the environment variables of the options, each with its key.
@@ -192,7 +186,7 @@ impl Options {
                     _ => return Err(unknown("0, 1")),
                 }
             }
-            "cq_record" => match value {
+            REMOVED_KEY => match value {
                 "eager" => {}
                 "lazy" => tracing::warn!(
                     "cq_record=lazy has been removed, and counts as eager: remove the setting"
@@ -293,7 +287,8 @@ mod tests {
         assert_eq!(options.transport.traffic_class, Some(104));
         let cause = options.set("sl", "16").expect_err("15 is the largest");
         assert!(cause.contains("sl") && cause.contains("0 to 15"), "{cause}");
-        for key in keys() {
+        for key in keys().chain([REMOVED_KEY]) {
+            assert!(is_key(key), "{key}");
             let cause = options.set(key, "?").expect_err("no value");
             assert!(!cause.contains("unknown key"), "{cause}");
         }
@@ -302,5 +297,6 @@ mod tests {
             cause.contains("colour") && cause.contains("path"),
             "{cause}"
         );
+        assert!(!cause.contains(REMOVED_KEY), "{cause}");
     }
 }

@@ -427,6 +427,9 @@ fn a_library_of_the_same_name_that_the_loader_takes_is_named() {
     let warning = format!("warning: programs get {} instead of", text(&other));
     let printed = with(&folder);
     assert!(printed.contains(&warning), "{printed}");
+    let provider = prefix.join("lib/libudapl.so.1");
+    assert!(printed.contains(text(&provider)), "{printed}");
+    assert!(provider.exists());
     let printed = with(&prefix.join("lib"));
     assert!(!printed.contains("warning"), "{printed}");
 }

@@ -282,11 +282,18 @@ fn resolve_in(file: &File, key: Key<'_>) -> Result<Resolved> {
     };
     if version != key.interface {
         let (major, minor) = key.interface;
+        // A program of one version that was linked with the library of the other.
+        let remedy = match version {
+            (1, 2) => "; link programs that include <dat/udat.h> with `pkg-config --libs dat`",
+            (2, 0) => "; link programs that include <dat2/udat.h> with `pkg-config --libs dat2`",
+            _ => "",
+        };
         return Err(not_found(format!(
-            "no adapter \"{}\" of DAT version {}.{}: names of devices have {major}.{minor}. {}",
+            "no adapter \"{}\" of DAT version {}.{}: {} has {major}.{minor}{remedy}; {}",
             key.name,
             key.major,
             key.minor,
+            library(key.interface),
             hint(file, key)
         )));
     }
