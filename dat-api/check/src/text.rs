@@ -195,6 +195,9 @@ fn summary(report: &Report) -> String {
         Some(test) => format!("; {} FAILED", test.kind),
     };
     let problems = match report.problems {
+        0 if report.system.libdat.path.is_some() && !report.system.libdat.ours => {
+            "no problems in this library; C programs load ANOTHER one".to_owned()
+        }
         0 => "no problems".to_owned(),
         count => counted(count, "PROBLEM", "PROBLEMS"),
     };
