@@ -9,6 +9,11 @@ use std::cell::Cell;
 
 use crate::nic::spec::{Errno, Result};
 
+/// The reason why libibverbs' probe is refused (`has_ioctl_write` of rdma-core, which
+/// expects it). It is traced, and not explained.
+pub(crate) const PROBE: &str =
+    "the request is empty: libibverbs asks whether commands may come by ioctl, and they may";
+
 thread_local! {
     static LAST: Cell<Option<(i32, &'static str)>> = const { Cell::new(None) };
 }

@@ -81,6 +81,20 @@ fn a_refused_command_is_explained_if_requested() {
 }
 
 #[test]
+fn the_probe_for_commands_by_ioctl_is_not_explained() {
+    let options = ["--explain", "--trace", "commands"];
+    let Some(output) = output_of(&options, "ibv_devinfo") else {
+        return;
+    };
+    let probe = "QUERY_DEVICE by ioctl: ";
+    let shown = output
+        .lines()
+        .any(|line| line.starts_with(probe) && line.contains("= ENOSPC: the request is empty"));
+    assert!(shown, "no {probe}… = ENOSPC in:\n{output}");
+    assert!(!output.contains("QUERY_DEVICE (ioctl) failed"), "{output}");
+}
+
+#[test]
 fn commands_of_rdma_cm_are_shown_by_name() {
     let Some(program) = find("rping", "rdmacm-utils") else {
         return;

@@ -15,7 +15,7 @@ use super::spec::{EventSink, PortAddress, Result, Service};
 use super::srq::Srq;
 use super::timers::Timers;
 use super::violations::Violations;
-use crate::fabric::packet::{Packet, Transmit};
+use crate::fabric::packet::{Header, Packet, Transmit};
 use crate::nasty::policies::Policies;
 use crate::refusal::refuse;
 
@@ -119,6 +119,12 @@ impl Core {
         }
         self.events.explain(&text);
         self.violations.record(text);
+    }
+
+    /// Writes to the trace that a packet is dropped, and why.
+    pub(super) fn note_dropped(&mut self, header: &Header, reason: impl FnOnce() -> String) {
+        let (from, to) = (header.source_qpn.0, header.destination_qpn.0);
+        self.note(|| format!("QP {to:#x}: packet from QP {from:#x} dropped: {}", reason()));
     }
 
     /// Writes a note to the trace, if there is one. The text is only formatted then.

@@ -187,7 +187,7 @@ fn conflict(is_any: bool) -> Errno {
     if is_any {
         refuse(
             EADDRNOTAVAIL,
-            "another id uses the port, and one of both is bound to all addresses",
+            "another id uses the port, and one of both is bound to all addresses (127.0.0.1 and ::1 count as all)",
         )
     } else {
         refuse(EADDRINUSE, "another id uses the port on this address")

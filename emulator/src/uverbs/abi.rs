@@ -95,6 +95,10 @@ pub mod write_command {
     pub const QUERY_QP: u32 = 25;
     pub const MODIFY_QP: u32 = 26;
     pub const DESTROY_QP: u32 = 27;
+    /// Not supported.
+    pub const ATTACH_MCAST: u32 = 30;
+    /// Not supported.
+    pub const DETACH_MCAST: u32 = 31;
     pub const CREATE_SRQ: u32 = 32;
     pub const MODIFY_SRQ: u32 = 33;
     pub const QUERY_SRQ: u32 = 34;

@@ -120,13 +120,17 @@ pub(super) fn warn(text: &str) {
 
 impl Settings {
     /// Shows a command. Errors of writing are ignored, so that the program continues.
-    /// A wait that ends without an event is no refusal.
+    /// A wait that ends without an event is no refusal, and neither is the answer to
+    /// libibverbs' probe.
     fn show(&self, entry: &Entry, interface: &str, failure: Option<&Errno>) {
         if let Some(mut trace) = self.trace.as_deref() {
             // One write per command, so that processes can share a file.
             let _ = trace.write_all(line(entry, interface, failure).as_bytes());
         }
-        let refused = failure.filter(|errno| ![libc::EAGAIN, libc::EINTR].contains(&errno.0));
+        let refused = failure.filter(|errno| {
+            ![libc::EAGAIN, libc::EINTR].contains(&errno.0)
+                && refusal::reason(**errno) != refusal::PROBE
+        });
         if let (true, Some(errno)) = (self.explains, refused) {
             let text = explanation(entry, interface, *errno);
             show(&text);
@@ -231,6 +235,8 @@ pub(super) fn write_name(number: u32) -> String {
         it::EX_MODIFY_QP => "EX_MODIFY_QP",
         it::QUERY_QP => "QUERY_QP",
         it::DESTROY_QP => "DESTROY_QP",
+        it::ATTACH_MCAST => "ATTACH_MCAST",
+        it::DETACH_MCAST => "DETACH_MCAST",
         _ if number & WRITE_EXTENDED != 0 => {
             return format!("extended command {}", number & !WRITE_EXTENDED);
         }

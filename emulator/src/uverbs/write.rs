@@ -13,7 +13,7 @@ use super::abi::{ExWriteHeader, WRITE_COMMAND_MASK, WRITE_EXTENDED, WriteHeader,
 use super::context::DeviceFile;
 use super::log;
 use super::user;
-use super::write_commands::{Buffer, WriteCommand};
+use super::write_commands::{Buffer, WriteCommand, absent};
 use super::write_table::{CommandSpec, has_driver_part};
 use crate::nic::spec::Result;
 use crate::refusal::{OrRefuse, refuse, refuse_if};
@@ -54,9 +54,7 @@ impl DeviceFile {
             None if usize::from(header.in_words) * 4 != count => {
                 return Err(refuse(EINVAL, LENGTHS));
             }
-            None => {
-                return Err(refuse(EOPNOTSUPP, "the device does not have this command"));
-            }
+            None => return Err(absent(header.command)),
         };
         command.run(self)?;
         Ok(count)

@@ -23,8 +23,8 @@ use super::ioctl::close;
 use super::log;
 use super::user;
 use super::write_table::CommandSpec;
-use crate::nic::spec::Result;
-use crate::refusal::{OrRefuse, refuse_if};
+use crate::nic::spec::{Errno, Result};
+use crate::refusal::{self, refuse, refuse_if};
 
 /// A buffer of the application for a reply.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +38,17 @@ impl Buffer {
         log::reply(|| format!("{value:?}"));
         user::copy_reply(self.address, self.len, value.as_bytes())
     }
+}
+
+/// Returns the refusal of a command that the device does not have.
+pub(super) fn absent(number: u32) -> Errno {
+    let reason = match number {
+        abi::write_command::ATTACH_MCAST | abi::write_command::DETACH_MCAST => {
+            "multicast is not emulated"
+        }
+        _ => "the device does not have this command",
+    };
+    refuse(EOPNOTSUPP, reason)
 }
 
 /// A command of the write interface, split into its parts.
@@ -63,7 +74,9 @@ impl WriteCommand {
     pub(super) fn run(&self, file: &Arc<DeviceFile>) -> Result<()> {
         log::name(|| log::write_name(self.number));
         let command = CommandSpec::find(self.number);
-        let command = command.or_refuse(EOPNOTSUPP, "the device does not have this command")?;
+        let command = command.ok_or_else(|| absent(self.number))?;
+        let is_probe = self.number == abi::write_command::QUERY_DEVICE && self.core.is_empty();
+        refuse_if(is_probe, ENOSPC, refusal::PROBE)?;
         refuse_if(
             self.core.len() < command.request || self.core_reply.len < command.reply,
             ENOSPC,

@@ -18,12 +18,23 @@ impl Qp {
             && header.flags.contains(whole)
             && (!has_grh || data.len() >= grh::BYTES)
             && self.is_for_this_port(header);
-        if !self.receives() || !is_datagram || header.key != self.attr.qkey {
-            return core.note(|| format!("datagram from {header:?} dropped"));
+        if !self.receives() {
+            let state = self.state;
+            return core.note_dropped(header, || format!("the queue pair is in {state:?}"));
+        }
+        if !is_datagram {
+            let reason = || "it is not one SEND for this port".into();
+            return core.note_dropped(header, reason);
+        }
+        if header.key != self.attr.qkey {
+            let (sent, own) = (header.key, self.attr.qkey);
+            return core.note_dropped(header, || {
+                format!("its Q_Key is {sent:#x}, the queue pair has {own:#x}")
+            });
         }
         if !self.take_receive(core) {
             core.count(self.port(), Counter::OutOfBuffer);
-            return core.note(|| format!("no receive for the datagram from {header:?}"));
+            return core.note_dropped(header, || "no receive is posted".into());
         }
         // A receive reserves space for the GRH whether there is one or not.
         let skip = if has_grh { 0 } else { grh::BYTES as u32 };

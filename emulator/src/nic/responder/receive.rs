@@ -19,7 +19,10 @@ impl Qp {
             return self.receive_datagram(core, header, data);
         }
         if !self.is_from_peer(header) {
-            return core.note(|| format!("packet from {header:?} dropped"));
+            let peer = self.attr.dest_qpn;
+            return core.note_dropped(header, || {
+                format!("the queue pair takes packets of QP {peer:#x} only, from its port, with its RoCE version")
+            });
         }
         if self.spec.service == Service::Uc {
             return self.receive_unreliable(core, header, data);

@@ -32,23 +32,19 @@ impl Qp {
                     "the operation is not one of this service",
                 )),
             });
-        match done {
-            Ok(packets) => self.executed(core, header, packets),
-            // Invalid packets, and packets without a receive, are silently dropped.
-            Err(
-                reason @ (NakReason::NotReady
-                | NakReason::Invalid(_)
-                | NakReason::Access(_)
-                | NakReason::Invalidate),
-            ) => {
-                if matches!(reason, NakReason::NotReady) {
-                    core.count(self.port(), Counter::OutOfBuffer);
-                }
-                self.abandon_message();
-                core.note(|| format!("packet from {header:?} dropped"));
+        // Invalid packets, and packets without a receive, are silently dropped.
+        let cause = match done {
+            Ok(packets) => return self.executed(core, header, packets),
+            Err(NakReason::Receive(error)) => return self.fail_receive_and_qp(core, error),
+            Err(NakReason::NotReady) => {
+                core.count(self.port(), Counter::OutOfBuffer);
+                "no receive is posted"
             }
-            Err(NakReason::Receive(error)) => self.fail_receive_and_qp(core, error),
-        }
+            Err(NakReason::Invalid(cause) | NakReason::Access(cause)) => cause,
+            Err(NakReason::Invalidate) => "the key that it invalidates is not valid",
+        };
+        self.abandon_message();
+        core.note_dropped(header, || cause.into());
     }
 
     /// Drops the rest of the message in progress. Its receive stays in use for the next

@@ -249,6 +249,33 @@ fn a_datagram_with_a_wrong_q_key_is_dropped() {
 }
 
 #[test]
+fn a_trace_says_why_a_datagram_is_dropped() {
+    let mut pair = pair();
+    let notes = Notes::of(&mut pair.b.host);
+    let valid = AddressVector::of(pair.b.qp.qpn);
+    let wrong = AddressVector {
+        qkey: 0x222,
+        ..valid.clone()
+    };
+    let packet = format!(
+        "QP {:#x}: packet from QP {:#x} dropped",
+        pair.b.qp.qpn.0, pair.a.qp.qpn.0
+    );
+    for (address, reason) in [
+        (&wrong, "its Q_Key is 0x222, the queue pair has 0x11111111"),
+        (&valid, "no receive is posted"),
+    ] {
+        send(&mut pair, address, b"x");
+        pair.run_until_idle();
+        assert_eq!(notes.take(), [format!("{packet}: {reason}")]);
+    }
+    post_receive(&mut pair, 100);
+    send(&mut pair, &valid, b"x");
+    pair.run_until_idle();
+    assert_eq!(notes.take(), [""; 0]);
+}
+
+#[test]
 fn datagrams_without_a_receiver_are_dropped() {
     let mut pair = pair();
     let valid = AddressVector::of(pair.b.qp.qpn);

@@ -142,11 +142,18 @@ fn an_srq_wqe_stays_with_the_qp_whose_message_was_incomplete() {
 #[test]
 fn messages_without_a_receive_are_dropped() {
     let mut pair = pair();
+    let notes = Notes::of(&mut pair.b.host);
     pair.a.post(SEND, SIGNALLED, &[inline_segment(b"early")]);
     let to = pair.b.raddr_segment(64);
     pair.a
         .post(WRITE_IMM, SIGNALLED, &[to, inline_segment(b"early")]);
     pair.run_until_idle();
+    let dropped = notes.take();
+    let has_reason = |it: &String| it.ends_with(" dropped: no receive is posted");
+    assert!(
+        dropped.len() == 2 && dropped.iter().all(has_reason),
+        "{dropped:?}"
+    );
     let receive = pair.b.data_segment(0, 64);
     pair.b.qp.post_receive(&[receive]);
     pair.a.post(SEND, SIGNALLED, &[inline_segment(b"on time")]);

@@ -8,6 +8,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::fixtures::*;
 use crate::config::{Face, Link};
 use crate::nic::spec::{Errno, Result};
+use crate::refusal;
 use crate::uverbs::abi::{
     CreateCq, CreateCqResp, CreateQp, CreateQpResp, ExQueryDeviceResp, ExWriteHeader,
     GetContextResp, HandleOnly, HandleRequest, Mlx5AllocUcontextResp, Mlx5CreateCq,
@@ -293,6 +294,10 @@ fn unsupported_commands_are_refused_as_in_the_kernel() {
     for absent in [6, 7, 10, 12, 21, 23, 28, 30, 37, 40] {
         assert_eq!(error(absent, 8), Some(EOPNOTSUPP), "{absent}");
     }
+    assert_eq!(
+        (error(30, 8), refusal::reason(Errno(EOPNOTSUPP))),
+        (Some(EOPNOTSUPP), "multicast is not emulated")
+    );
     for impossible in [41, 255, 1 << 8, 1 << 24, 1 << 30] {
         assert_eq!(error(impossible, 8), Some(EINVAL), "{impossible:#x}");
     }
