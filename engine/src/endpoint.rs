@@ -80,6 +80,20 @@ impl Endpoint {
         unsafe { self.path.direct().receives.try_post(request) }
     }
 
+    /// Posts as [`Self::post_recv`] does if the endpoint is on the verbs path. Returns whether the
+    /// receive is posted. Compiled into the caller, which knows the number of segments.
+    ///
+    /// # Safety
+    /// As for [`Self::post_recv`].
+    #[inline(always)]
+    pub unsafe fn try_post_recv_by_verbs(&mut self, request: &RecvRequest<'_>) -> bool {
+        match &mut *self.path {
+            QueuePair::Direct(_) => false,
+            // SAFETY: required of the caller.
+            QueuePair::Verbs(path) => unsafe { path.post_recv_inlined(request) }.is_ok(),
+        }
+    }
+
     /// Posts receives of a list, with as few doorbells as the path allows, until one needs
     /// [`Self::post_recv`]. `message` returns a message of the list, and `None` ends the list.
     /// Returns how many are posted.
@@ -171,6 +185,25 @@ impl Endpoint {
     pub unsafe fn try_post_send(&mut self, request: &SendRequest<'_>, wr_data: u32) -> bool {
         // SAFETY: required of the caller.
         unsafe { self.path.direct().sends.try_post(request, wr_data) }
+    }
+
+    /// Posts as [`Self::post_send_with_data`] does if the endpoint is on the verbs path. Returns
+    /// whether the request is posted. Compiled into the caller, which knows the operation and the
+    /// number of segments.
+    ///
+    /// # Safety
+    /// As for [`Self::post_send`].
+    #[inline(always)]
+    pub unsafe fn try_post_send_by_verbs(
+        &mut self,
+        request: &SendRequest<'_>,
+        wr_data: u32,
+    ) -> bool {
+        match &mut *self.path {
+            QueuePair::Direct(_) => false,
+            // SAFETY: required of the caller.
+            QueuePair::Verbs(path) => unsafe { path.post_send_inlined(request, wr_data) }.is_ok(),
+        }
     }
 
     /// Posts signalled sends of a list, those of up to `inline` bytes inline, otherwise as

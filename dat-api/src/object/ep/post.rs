@@ -32,7 +32,7 @@ use super::kind::{self, Kind, Request};
 use super::poster::Poster;
 use crate::object::ia::MAX_SEGMENTS;
 use crate::object::post::list::{ListError, Listed, fast_message, post_list};
-use crate::object::post::{Entered, Longest, count_of, first_bytes, gather};
+use crate::object::post::{Entered, Longest, On, count_of, first_bytes, gather};
 use crate::object::wr_data::{NO_EVENT, SUPPRESSED, UNSIGNALLED};
 use crate::refusal::Refusal;
 use crate::state::Call;
@@ -107,13 +107,36 @@ impl Ep {
         segment: impl Fn(usize) -> LmrSegment,
         cookie: u64,
     ) -> DatReturn {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.try_post(kind, &segment, cookie, On::Direct) {
+                true => DatReturn::SUCCESS,
+                false => self.post_slow::<C>(kind, segment, cookie, 1, CompletionFlags::empty()),
+            }
+        }
+    }
+
+    /// Posts a request on this path if the fast path takes it. Returns whether it is posted.
+    ///
+    /// # Safety
+    /// As for [`Self::post_with`].
+    #[inline(always)]
+    unsafe fn try_post(
+        &self,
+        kind: impl Kind,
+        segment: &impl Fn(usize) -> LmrSegment,
+        cookie: u64,
+        on: On,
+    ) -> bool {
         if self.is_connected()
             // SAFETY: the caller's promise.
             && let Some(entered) = unsafe { self.posting.try_enter() }
         {
             let poster = entered.poster;
             let one = segment(0);
-            if poster.fast.of(kind.request()).allows(one.length)
+            if poster.fast[on as usize]
+                .of(kind.request())
+                .allows(one.length)
                 && let Some(bytes) = self.fast_bytes(kind.request(), one.length)
                 && let Some(segment) = poster.lmr_cache_for(kind.request()).find(one)
             {
@@ -127,18 +150,24 @@ impl Ep {
                     }],
                 };
                 // SAFETY: the caller's promise. The limit is not `NONE`.
-                if unsafe { poster.fast_qp().try_post_send(&request, bytes) } {
+                let posted = unsafe {
+                    let qp = poster.fast_qp();
+                    match on {
+                        On::Direct => qp.try_post_send(&request, bytes),
+                        On::Verbs => qp.try_post_send_by_verbs(&request, bytes),
+                    }
+                };
+                if posted {
                     poster.unsignalled = 0;
-                    return DatReturn::SUCCESS;
                 }
+                return posted;
             }
         }
-        // SAFETY: the caller's promise.
-        unsafe { self.post_slow::<C>(kind, segment, cookie, 1, CompletionFlags::empty()) }
+        false
     }
 
-    /// The slow path: any request. Its first arguments are those of the fast path, so that they are
-    /// in the same registers.
+    /// The slow path: any request. Through libibverbs it first tries what the fast path takes. Its
+    /// first arguments are those of the fast path, so that they are in the same registers.
     ///
     /// # Safety
     /// As for [`Self::post_with`].
@@ -153,6 +182,12 @@ impl Ep {
         count: u32,
         flags: CompletionFlags,
     ) -> DatReturn {
+        if (count ^ 1) | flags.bits() == 0
+            // SAFETY: the caller's promise.
+            && unsafe { self.try_post(kind, &segment, cookie, On::Verbs) }
+        {
+            return DatReturn::SUCCESS;
+        }
         let kind = kind.request();
         let mut places = [const { MaybeUninit::uninit() }; MAX_SEGMENTS];
         let mut is_second_try = false;
@@ -292,7 +327,7 @@ impl Ep {
             return 0;
         };
         let poster = entered.poster;
-        let longest = poster.fast.send_list;
+        let longest = poster.listed().send;
         if longest == Longest::NONE {
             return 0;
         }

@@ -12,7 +12,7 @@ use crate::object::ia::Ia;
 use crate::object::lmr::LmrCache;
 use crate::object::post::list::{ListError, Listed};
 use crate::object::post::recv::{RecvPoster, RecvQueue, post_fast, post_recv_list, post_slow};
-use crate::object::post::{Entered, Longest, PostGuard, Posting, count_of};
+use crate::object::post::{Entered, Longest, On, PostGuard, Posting, count_of};
 use crate::object::wr_data::LENGTH;
 use crate::refusal::Refusal;
 use crate::state::{Call, States};
@@ -68,7 +68,8 @@ pub(crate) struct Poster {
     pub(super) most_unsignalled: u32,
     /// The SRQ that receives come from.
     pub(super) srq: Option<Handle>,
-    pub(super) fast: FastLimits,
+    /// By data path.
+    pub(super) fast: [FastLimits; 2],
     pub(super) lmr_caches: LmrCaches,
 }
 
@@ -79,20 +80,16 @@ pub(super) struct LmrCaches {
     pub(super) write: LmrCache,
 }
 
-/// The longest segment that the fast path posts, by kind of post. None: all posts of the kind take
-/// the slow path, as without a queue pair on the direct path.
+/// The longest segment that the fast path posts on one data path, by kind of post. None: it posts
+/// nothing of the kind, as without a queue pair on that path.
 #[derive(Clone, Copy, Default)]
 pub(super) struct FastLimits {
-    pub(super) recv: Longest,
-    send: Longest,
+    recv: Longest,
+    pub(super) send: Longest,
     read: Longest,
     write: Longest,
     write_immed: Longest,
     atomic: Longest,
-    /// Of a message in a list, on either path.
-    pub(super) recv_list: Longest,
-    /// As above.
-    pub(super) send_list: Longest,
 }
 
 impl FastLimits {
@@ -113,7 +110,7 @@ impl Poster {
     /// Replaces the queue pair; only the slow path is used until [`Self::configure`]. Returns the
     /// previous one.
     pub(super) fn serve(&mut self, qp: Option<Endpoint>) -> Option<Endpoint> {
-        self.fast = FastLimits::default();
+        self.fast = Default::default();
         core::mem::replace(&mut self.qp, qp)
     }
 
@@ -122,6 +119,16 @@ impl Poster {
     #[inline(always)]
     pub(super) fn marks_unsignalled_receives(&self) -> bool {
         !self.recv_flags.is_empty()
+    }
+
+    /// Returns the limits of lists, which each path has.
+    #[inline(always)]
+    pub(super) fn listed(&self) -> &FastLimits {
+        let on = match &self.qp {
+            Some(qp) if qp.is_direct() => On::Direct,
+            _ => On::Verbs,
+        };
+        &self.fast[on as usize]
     }
 
     /// Returns the queue pair of the fast path.
@@ -172,23 +179,19 @@ impl Poster {
         };
         let send = longest(self.max_request_iov, self.max_message);
         let write = longest_rdma(self.max_write_iov);
-        let lists = FastLimits {
-            recv_list: recv,
-            send_list: send,
-            ..FastLimits::default()
+        let none = FastLimits::default();
+        let all = FastLimits {
+            recv,
+            send,
+            read: longest_rdma(self.max_read_iov),
+            write,
+            write_immed: none_unless(ia.attributes().immediate_data, write),
+            atomic: none_unless(ia.attributes().atomics && !self.checks_remote, Longest::ANY),
         };
         self.fast = match &self.qp {
-            None => FastLimits::default(),
-            Some(qp) if !qp.is_direct() => lists,
-            Some(_) => FastLimits {
-                recv,
-                send,
-                read: longest_rdma(self.max_read_iov),
-                write,
-                write_immed: none_unless(ia.attributes().immediate_data, write),
-                atomic: none_unless(ia.attributes().atomics && !self.checks_remote, Longest::ANY),
-                ..lists
-            },
+            None => [none; 2],
+            Some(qp) if qp.is_direct() => [all, none],
+            Some(_) => [none, all],
         };
         // A quarter of the queue is released at a time.
         self.max_requests = unsigned(attributes.max_request_dtos);
@@ -444,13 +447,13 @@ impl RecvQueue for Ep {
 
 impl RecvPoster for Poster {
     #[inline(always)]
-    fn longest_fast(&self) -> Longest {
-        self.fast.recv
+    fn longest_fast(&self, on: On) -> Longest {
+        self.fast[on as usize].recv
     }
 
     #[inline(always)]
     fn longest_listed(&self) -> Longest {
-        self.fast.recv_list
+        self.listed().recv
     }
 
     #[inline(always)]
@@ -464,9 +467,14 @@ impl RecvPoster for Poster {
     }
 
     #[inline(always)]
-    unsafe fn try_post(&mut self, request: &RecvRequest<'_>) -> bool {
+    unsafe fn try_post(&mut self, request: &RecvRequest<'_>, on: On) -> bool {
         // SAFETY: the caller's promise. The limit is not `NONE`.
-        unsafe { self.fast_qp().try_post_recv(request) }
+        unsafe {
+            match on {
+                On::Direct => self.fast_qp().try_post_recv(request),
+                On::Verbs => self.fast_qp().try_post_recv_by_verbs(request),
+            }
+        }
     }
 
     #[inline(always)]

@@ -8,7 +8,8 @@
 //! 2. The **slow path** posts everything else, and everything that the fast path could not post. It
 //!    checks every argument, makes room in a full queue and tries once more, and reports errors. It
 //!    is marked cold so that the fast path jumps to it; a program may still use it for every
-//!    message, as all posts through libibverbs do.
+//!    message. Through libibverbs it begins with an attempt to post such a request, before the
+//!    checks that find causes.
 //!
 //! [`recv`] has both paths for receives; those for requests are in `ep/post.rs`.
 //!
@@ -28,6 +29,13 @@ mod segments;
 
 pub(crate) use posting::{Entered, PostGuard, Posting};
 pub(crate) use segments::{Longest, first_bytes, gather};
+
+/// The data path that code is compiled for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum On {
+    Direct,
+    Verbs,
+}
 
 /// Converts immediate data between DAT and the engine, in both directions. The engine sends them in
 /// network byte order; other uDAPL libraries send them in that of the host, and so must this one.

@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 use dat_engine::{Message, PostError, RecvRequest};
 
 use super::list::{ListError, Listed, fast_message, post_list};
-use super::{Entered, Longest, Posting, gather};
+use super::{Entered, Longest, On, Posting, gather};
 use crate::handle::Handle;
 use crate::object::counters::Refused;
 use crate::object::ia::MAX_SEGMENTS;
@@ -54,9 +54,9 @@ pub(crate) trait RecvQueue {
 
 /// The posting half of a queue of receives.
 pub(crate) trait RecvPoster {
-    /// Returns the longest segment that the fast path takes; none if the queue is not on the direct
-    /// path, or its receives need [`RecvQueue::count_posted`].
-    fn longest_fast(&self) -> Longest;
+    /// Returns the longest segment that the fast path takes; none if the queue is not on this path,
+    /// or its receives need [`RecvQueue::count_posted`].
+    fn longest_fast(&self, on: On) -> Longest;
 
     /// Returns the longest segment that a list may have, on either path; none if receives need
     /// [`RecvQueue::count_posted`].
@@ -68,11 +68,11 @@ pub(crate) trait RecvPoster {
     /// Returns the LMR cache.
     fn lmr_cache(&mut self) -> &mut LmrCache;
 
-    /// As [`dat_engine::Endpoint::try_post_recv`], for either kind of queue.
+    /// As [`dat_engine::Endpoint::try_post_recv`], for either kind of queue and either path.
     ///
     /// # Safety
     /// As for [`dat_engine::Endpoint::post_recv`]. The request is within [`Self::longest_fast`].
-    unsafe fn try_post(&mut self, request: &RecvRequest<'_>) -> bool;
+    unsafe fn try_post(&mut self, request: &RecvRequest<'_>, on: On) -> bool;
 
     /// As [`dat_engine::Endpoint::try_post_recvs`], for either kind of queue.
     ///
@@ -111,28 +111,48 @@ pub(crate) unsafe extern "C" fn post_fast<C: ReturnCodes, Q: RecvQueue>(
     cookie: u64,
 ) -> DatReturn {
     // SAFETY: the caller's promise.
-    if let Some(entered) = unsafe { queue.posting().try_enter() } {
-        let poster = entered.poster;
-        let one = segment(0);
-        if poster.longest_fast().allows(one.length)
-            && let Some(segment) = poster.lmr_cache().find(one)
-        {
-            let request = RecvRequest {
-                wr_id: cookie,
-                segments: &[segment],
-            };
-            // SAFETY: the caller's promise.
-            if unsafe { poster.try_post(&request) } {
-                return DatReturn::SUCCESS;
-            }
+    unsafe {
+        match try_post(queue, &segment, cookie, On::Direct) {
+            true => DatReturn::SUCCESS,
+            false => post_slow::<C, Q>(queue, segment, cookie, 1, CompletionFlags::empty()),
         }
     }
-    // SAFETY: the caller's promise.
-    unsafe { post_slow::<C, Q>(queue, segment, cookie, 1, CompletionFlags::empty()) }
 }
 
-/// The slow path: any receive of `count` segments; `segment(i)` is the i-th. Its first arguments are those of the fast path, so that they are in
-/// the same registers.
+/// Posts a receive on this path if the fast path takes it. Returns whether it is posted.
+///
+/// # Safety
+/// As for [`post_fast`].
+#[inline(always)]
+unsafe fn try_post<Q: RecvQueue>(
+    queue: &Q,
+    segment: &impl Fn(usize) -> LmrSegment,
+    cookie: u64,
+    on: On,
+) -> bool {
+    // SAFETY: the caller's promise.
+    let Some(entered) = (unsafe { queue.posting().try_enter() }) else {
+        return false;
+    };
+    let poster = entered.poster;
+    let one = segment(0);
+    if !poster.longest_fast(on).allows(one.length) {
+        return false;
+    }
+    let Some(segment) = poster.lmr_cache().find(one) else {
+        return false;
+    };
+    let request = RecvRequest {
+        wr_id: cookie,
+        segments: &[segment],
+    };
+    // SAFETY: the caller's promise.
+    unsafe { poster.try_post(&request, on) }
+}
+
+/// The slow path: any receive of `count` segments; `segment(i)` is the i-th. Through libibverbs it
+/// first tries what the fast path takes. Its first arguments are those of the fast path, so that
+/// they are in the same registers.
 ///
 /// # Safety
 /// As for [`post_fast`].
@@ -146,6 +166,12 @@ pub(crate) unsafe extern "C" fn post_slow<C: ReturnCodes, Q: RecvQueue>(
     count: u32,
     flags: CompletionFlags,
 ) -> DatReturn {
+    if (count ^ 1) | flags.bits() == 0
+        // SAFETY: the caller's promise.
+        && unsafe { try_post(queue, &segment, cookie, On::Verbs) }
+    {
+        return DatReturn::SUCCESS;
+    }
     let need = MemPrivileges::LOCAL_WRITE;
     let mut places = [const { MaybeUninit::uninit() }; MAX_SEGMENTS];
     let mut is_second_try = false;

@@ -8,7 +8,7 @@ use crate::object::counters::Refused;
 use crate::object::lmr::LmrCache;
 use crate::object::post::list::{ListError, Listed};
 use crate::object::post::recv::{RecvPoster, RecvQueue, post_fast, post_recv_list, post_slow};
-use crate::object::post::{Longest, Posting, count_of};
+use crate::object::post::{Longest, On, Posting, count_of};
 use crate::refusal::Refusal;
 use crate::status::{DatReturn, OwnCodes, ReturnCodes};
 use crate::types::{CompletionFlags, LmrSegment};
@@ -16,8 +16,8 @@ use crate::types::{CompletionFlags, LmrSegment};
 /// The posting half of a shared queue.
 pub(crate) struct Poster {
     queue: SharedReceiveQueue,
-    /// None unless the queue is on the direct path.
-    longest_fast: Longest,
+    /// The longest segment of the fast path, by data path.
+    longest_fast: [Longest; 2],
     /// The handle of the zone that segments must be in.
     zone: usize,
     /// The LMR cache.
@@ -28,8 +28,8 @@ impl Poster {
     /// Returns the posting half of a queue.
     pub(super) fn new(queue: SharedReceiveQueue, zone: usize) -> Self {
         let longest_fast = match queue.is_direct() {
-            true => Longest::ANY,
-            false => Longest::NONE,
+            true => [Longest::ANY, Longest::NONE],
+            false => [Longest::NONE, Longest::ANY],
         };
         Self {
             queue,
@@ -168,8 +168,8 @@ impl RecvQueue for Srq {
 
 impl RecvPoster for Poster {
     #[inline(always)]
-    fn longest_fast(&self) -> Longest {
-        self.longest_fast
+    fn longest_fast(&self, on: On) -> Longest {
+        self.longest_fast[on as usize]
     }
 
     #[inline(always)]
@@ -188,9 +188,14 @@ impl RecvPoster for Poster {
     }
 
     #[inline(always)]
-    unsafe fn try_post(&mut self, request: &RecvRequest<'_>) -> bool {
+    unsafe fn try_post(&mut self, request: &RecvRequest<'_>, on: On) -> bool {
         // SAFETY: the caller's promise. The limit is not `NONE`.
-        unsafe { self.queue.try_post(request) }
+        unsafe {
+            match on {
+                On::Direct => self.queue.try_post(request),
+                On::Verbs => self.queue.post(request).is_ok(),
+            }
+        }
     }
 
     #[inline(always)]

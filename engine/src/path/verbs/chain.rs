@@ -26,6 +26,7 @@ const _: () = {
 
 /// Refuses a receive with more segments than `most`, or with one that is longer than any message,
 /// by the rules of the direct path.
+#[inline(always)]
 pub(super) fn check_recv(segments: &[Segment], most: u32) -> Result<(), PostError> {
     if segments.len() > most as usize {
         return Err(PostError::TooManySegments);
@@ -38,6 +39,7 @@ pub(super) fn check_recv(segments: &[Segment], most: u32) -> Result<(), PostErro
 
 /// Refuses a request of the send queue that is too large, by the rules of the direct path.
 /// Returns its length in bytes.
+#[inline(always)]
 pub(super) fn check_send(request: &SendRequest<'_>, grant: &QpGrant) -> Result<u32, PostError> {
     let most = match request.op {
         SendOp::Read { .. } => grant.send_segments.min(grant.read_segments),
@@ -60,10 +62,10 @@ pub(super) fn check_send(request: &SendRequest<'_>, grant: &QpGrant) -> Result<u
     if request.is_inline() && length > u64::from(grant.inline_bytes) {
         return Err(PostError::InlineTooLong);
     }
-    match u32::try_from(length) {
-        Ok(length) if length >> 31 == 0 => Ok(length),
-        _ => Err(PostError::MessageTooLong),
+    if length >> 31 != 0 {
+        return Err(PostError::MessageTooLong);
     }
+    Ok(length as u32)
 }
 
 /// Returns the operation that the completion of a request reports.
@@ -79,10 +81,14 @@ pub(super) fn op_of(op: SendOp) -> CompletionOp {
     }
 }
 
+/// A work request of zeros.
+// SAFETY: integers, pointers and unions of them, for which zero is valid.
+pub(super) const NO_SEND: ibv_send_wr = unsafe { core::mem::zeroed() };
+
 /// Makes a work request that is not linked yet. It points to the segments.
+#[inline(always)]
 pub(super) fn send_work(request: &SendRequest<'_>, tag: u64) -> ibv_send_wr {
-    // SAFETY: integers, pointers and unions of them, for which zero is valid.
-    let mut work: ibv_send_wr = unsafe { core::mem::zeroed() };
+    let mut work = NO_SEND;
     let mut imm_data = 0;
     let mut set_rdma = |remote_addr, rkey| {
         let rdma = rdma_t { remote_addr, rkey };
@@ -145,14 +151,14 @@ pub(super) fn send_work(request: &SendRequest<'_>, tag: u64) -> ibv_send_wr {
 
 /// Returns flags as those of libibverbs.
 pub(super) fn flags(flags: SendFlags) -> u32 {
-    let pairs = [
-        (SendFlags::FENCE, ibv_send_flags::IBV_SEND_FENCE),
-        (SendFlags::SIGNALED, ibv_send_flags::IBV_SEND_SIGNALED),
-        (SendFlags::SOLICITED, ibv_send_flags::IBV_SEND_SOLICITED),
-        (SendFlags::INLINE, ibv_send_flags::IBV_SEND_INLINE),
-    ];
-    let set = pairs.into_iter().filter(|(ours, _)| flags.contains(*ours));
-    set.fold(0, |all, (_, theirs)| all | theirs.0)
+    let one = |ours, theirs: ibv_send_flags| match flags.contains(ours) {
+        true => theirs.0,
+        false => 0,
+    };
+    one(SendFlags::FENCE, ibv_send_flags::IBV_SEND_FENCE)
+        | one(SendFlags::SIGNALED, ibv_send_flags::IBV_SEND_SIGNALED)
+        | one(SendFlags::SOLICITED, ibv_send_flags::IBV_SEND_SOLICITED)
+        | one(SendFlags::INLINE, ibv_send_flags::IBV_SEND_INLINE)
 }
 
 /// Makes a work request that is not linked yet. It points to the segments.
@@ -186,6 +192,7 @@ pub struct Chain<'a, T> {
 }
 
 /// Links work requests in order. `set_next` sets the link of one.
+#[inline(always)]
 pub(super) fn link<T>(requests: &mut [T], set_next: impl Fn(&mut T, *mut T)) -> Chain<'_, T> {
     let count = requests.len();
     let first = requests.as_mut_ptr();
@@ -201,11 +208,13 @@ pub(super) fn link<T>(requests: &mut [T], set_next: impl Fn(&mut T, *mut T)) -> 
 }
 
 /// Links sends.
+#[inline(always)]
 pub(super) fn link_sends(requests: &mut [ibv_send_wr]) -> Chain<'_, ibv_send_wr> {
     link(requests, |work, next| work.next = next)
 }
 
 /// Links receives.
+#[inline(always)]
 pub(super) fn link_recvs(requests: &mut [ibv_recv_wr]) -> Chain<'_, ibv_recv_wr> {
     link(requests, |work, next| work.next = next)
 }

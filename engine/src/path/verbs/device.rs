@@ -144,6 +144,7 @@ impl QueueCalls for Arc<VerbsQp> {
         VerbsQp::qpn(self)
     }
 
+    #[inline(always)]
     unsafe fn post_send(&self, chain: Chain<'_, ibv_send_wr>) -> Result<(), Refused> {
         let first = chain.first;
         let mut bad = first;
@@ -157,6 +158,7 @@ impl QueueCalls for Arc<VerbsQp> {
         Ok(())
     }
 
+    #[inline(always)]
     unsafe fn post_recv(&self, chain: Chain<'_, ibv_recv_wr>) -> Result<(), Refused> {
         let first = chain.first;
         let mut bad = first;

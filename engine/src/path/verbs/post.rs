@@ -7,14 +7,14 @@ use core::slice;
 use dv_sys::verbs::{ibv_recv_wr, ibv_send_wr};
 
 use super::chain::{
-    CHUNK, check_recv, check_send, link_recvs, link_sends, op_of, recv_work, send_work,
+    CHUNK, NO_SEND, check_recv, check_send, link_recvs, link_sends, op_of, recv_work, send_work,
 };
 use super::device::{Device, QueueCalls, Refused};
 use super::queue_pair::QueuePair;
-use super::quirks::ROOM;
+use super::quirks::{ROOM, Room};
 use super::shadow::Request;
 use super::shared::SharedReceives;
-use super::table::Side;
+use super::table::{Side, Tag};
 use crate::control::forks;
 use crate::request::{ListError, Message, PostError, RecvRequest, SendFlags, SendOp, SendRequest};
 
@@ -31,8 +31,22 @@ impl<D: Device> QueuePair<D> {
     #[inline(never)]
     pub unsafe fn post_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         // SAFETY: required of the caller.
-        let posted = unsafe { self.post_recvs::<1, _>(slice::from_ref(request), |it| *it) };
-        posted.map_err(|refused| refused.error)
+        unsafe { self.post_recv_inlined(request) }
+    }
+
+    /// Posts as [`Self::post_recv`] does, compiled into the caller.
+    ///
+    /// # Errors
+    /// As for [`Self::post_recv`].
+    ///
+    /// # Safety
+    /// As for [`Self::post_recv`].
+    #[inline(always)]
+    pub unsafe fn post_recv_inlined(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        let mut work = [recv_work(&[], 0)];
+        self.fill_recv(&mut work[0], request)?;
+        // SAFETY: required of the caller.
+        unsafe { self.pass_on_recvs(&mut work) }.map_err(|refused| refused.error)
     }
 
     /// Posts several receives.
@@ -46,7 +60,7 @@ impl<D: Device> QueuePair<D> {
     pub unsafe fn post_recv_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
         in_chunks(requests, |chunk| {
             // SAFETY: required of the caller.
-            unsafe { self.post_recvs::<CHUNK, _>(chunk, |it| *it) }
+            unsafe { self.post_recvs(chunk, |it| *it) }
         })
     }
 
@@ -63,7 +77,7 @@ impl<D: Device> QueuePair<D> {
     ) -> usize {
         post_messages(list, message, |chunk| {
             // SAFETY: required of the caller.
-            unsafe { self.post_recvs::<CHUNK, _>(chunk, receive) }
+            unsafe { self.post_recvs(chunk, receive) }
         })
     }
 
@@ -95,10 +109,27 @@ impl<D: Device> QueuePair<D> {
         request: &SendRequest<'_>,
         wr_data: u32,
     ) -> Result<(), PostError> {
-        let requests = slice::from_ref(request);
         // SAFETY: required of the caller.
-        unsafe { self.post_sends::<1, _>(requests, |it| *it, |_| wr_data) }
-            .map_err(|refused| refused.error)
+        unsafe { self.post_send_inlined(request, wr_data) }
+    }
+
+    /// Posts as [`Self::post_send_with_data`] does, compiled into the caller.
+    ///
+    /// # Errors
+    /// As for [`Self::post_send_with_data`].
+    ///
+    /// # Safety
+    /// As for [`Self::post_send_with_data`].
+    #[inline(always)]
+    pub unsafe fn post_send_inlined(
+        &mut self,
+        request: &SendRequest<'_>,
+        wr_data: u32,
+    ) -> Result<(), PostError> {
+        let (mut work, mut room) = ([NO_SEND], ROOM);
+        self.fill_send(&mut work[0], request, |_| wr_data, &mut room)?;
+        // SAFETY: required of the caller.
+        unsafe { self.pass_on_sends(&mut work) }.map_err(|refused| refused.error)
     }
 
     /// Posts several requests.
@@ -115,7 +146,7 @@ impl<D: Device> QueuePair<D> {
     pub unsafe fn post_send_list(&mut self, requests: &[SendRequest<'_>]) -> Result<(), ListError> {
         in_chunks(requests, |chunk| {
             // SAFETY: required of the caller.
-            unsafe { self.post_sends::<CHUNK, _>(chunk, |it| *it, |_| 0) }
+            unsafe { self.post_sends(chunk, |it| *it, |_| 0) }
         })
     }
 
@@ -134,92 +165,130 @@ impl<D: Device> QueuePair<D> {
         post_messages(list, message, |chunk| {
             let view = |message| send(message, inline);
             // SAFETY: required of the caller.
-            unsafe { self.post_sends::<CHUNK, _>(chunk, view, |length| length) }
+            unsafe { self.post_sends(chunk, view, |length| length) }
         })
     }
 
-    /// Posts up to `N` requests, of which `view` returns one. `wr_data` returns that of a
+    /// Posts up to [`CHUNK`] requests, of which `view` returns one. `wr_data` returns that of a
     /// request of this length.
-    unsafe fn post_sends<'a, const N: usize, R>(
+    unsafe fn post_sends<'a, R>(
         &mut self,
         requests: &'a [R],
         view: impl Fn(&'a R) -> SendRequest<'a>,
         wr_data: impl Fn(u32) -> u32,
     ) -> Result<(), Refused> {
-        // SAFETY: integers, pointers and unions of them, for which zero is valid.
-        let mut chain: [ibv_send_wr; N] = unsafe { core::mem::zeroed() };
-        let mut rooms = [ROOM; N];
+        let (mut chain, mut rooms) = ([NO_SEND; CHUNK], [ROOM; CHUNK]);
         let places = chain.iter_mut().zip(&mut rooms);
         let (filled, end) = fill(requests, places, |request, (work, room)| {
-            let request = view(request);
-            self.check_room(Side::Send)?;
-            let length = check_send(&request, &self.grant)?;
-            let recorded = Request {
-                wr_id: request.wr_id,
-                wr_data: wr_data(length),
-                op: op_of(request.op),
-                length,
-                signalled: request.flags.contains(SendFlags::SIGNALED) || request.op == SendOp::Nop,
-            };
-            *work = send_work(&request, self.record(Side::Send, recorded));
-            self.record.quirks.send(work, request.segments, room);
-            Ok(())
+            self.fill_send(work, &view(request), &wr_data, room)
         });
-        let chain = link_sends(&mut chain[..filled]);
         // SAFETY: the caller promises the memory of the segments.
-        self.pass_on(Side::Send, filled, |queue| unsafe {
-            queue.post_send(chain)
-        })
-        .and(end)
+        unsafe { self.pass_on_sends(&mut chain[..filled]) }.and(end)
     }
 
-    /// Posts up to `N` receives, of which `view` returns one.
-    unsafe fn post_recvs<'a, const N: usize, R>(
+    /// Posts up to [`CHUNK`] receives, of which `view` returns one.
+    unsafe fn post_recvs<'a, R>(
         &mut self,
         requests: &'a [R],
         view: impl Fn(&'a R) -> RecvRequest<'a>,
     ) -> Result<(), Refused> {
-        let mut chain: [ibv_recv_wr; N] = core::array::from_fn(|_| recv_work(&[], 0));
+        let mut chain: [ibv_recv_wr; CHUNK] = core::array::from_fn(|_| recv_work(&[], 0));
         let (filled, end) = fill(requests, &mut chain, |request, work| {
-            let request = view(request);
-            self.check_room(Side::Recv)?;
-            check_recv(request.segments, self.grant.recv_segments)?;
-            let tag = self.record(Side::Recv, Request::receive(request.wr_id));
-            *work = recv_work(self.record.quirks.receive(request.segments), tag);
-            Ok(())
+            self.fill_recv(work, &view(request))
         });
-        let chain = link_recvs(&mut chain[..filled]);
         // SAFETY: the caller promises the memory of the segments.
-        self.pass_on(Side::Recv, filled, |queue| unsafe {
+        unsafe { self.pass_on_recvs(&mut chain[..filled]) }.and(end)
+    }
+
+    /// Checks, records and counts a request. Fills in its work request, which may point into `room`
+    /// then.
+    #[inline(always)]
+    fn fill_send(
+        &mut self,
+        work: &mut ibv_send_wr,
+        request: &SendRequest<'_>,
+        wr_data: impl Fn(u32) -> u32,
+        room: &mut Room,
+    ) -> Result<(), PostError> {
+        self.check_room(Side::Send)?;
+        let length = check_send(request, &self.grant)?;
+        let recorded = Request {
+            wr_id: request.wr_id,
+            wr_data: wr_data(length),
+            op: op_of(request.op),
+            length,
+            signalled: request.flags.contains(SendFlags::SIGNALED) || request.op == SendOp::Nop,
+        };
+        *work = send_work(request, self.record(Side::Send, recorded));
+        self.record.quirks.send(work, request.segments, room);
+        Ok(())
+    }
+
+    /// Checks, records and counts a receive. Fills in its work request.
+    #[inline(always)]
+    fn fill_recv(
+        &mut self,
+        work: &mut ibv_recv_wr,
+        request: &RecvRequest<'_>,
+    ) -> Result<(), PostError> {
+        self.check_room(Side::Recv)?;
+        check_recv(request.segments, self.grant.recv_segments)?;
+        let tag = self.record(Side::Recv, Request::receive(request.wr_id));
+        *work = recv_work(self.record.quirks.receive(request.segments), tag);
+        Ok(())
+    }
+
+    /// Passes recorded requests to libibverbs.
+    #[inline(always)]
+    unsafe fn pass_on_sends(&mut self, works: &mut [ibv_send_wr]) -> Result<(), Refused> {
+        let chain = link_sends(works);
+        // SAFETY: the caller promises the memory of the segments.
+        self.pass_on(Side::Send, chain.count, |queue| unsafe {
+            queue.post_send(chain)
+        })
+    }
+
+    /// Passes recorded receives to libibverbs.
+    #[inline(always)]
+    unsafe fn pass_on_recvs(&mut self, works: &mut [ibv_recv_wr]) -> Result<(), Refused> {
+        let chain = link_recvs(works);
+        // SAFETY: the caller promises the memory of the segments.
+        self.pass_on(Side::Recv, chain.count, |queue| unsafe {
             queue.post_recv(chain)
         })
-        .and(end)
     }
 
     /// Checks that one more request may be posted. There is never room without a receive queue
     /// of its own.
+    #[inline(always)]
     pub(super) fn check_room(&mut self, side: Side) -> Result<(), PostError> {
         let credits = match side {
             Side::Send => &mut self.sends,
             Side::Recv | Side::Shared => &mut self.receives,
         };
-        if self.forks != forks() || !credits.is_open() {
+        if self.forks != forks() {
             return Err(PostError::NotReady);
         }
-        let has_room = !credits.exhausted() || credits.refresh(self.record.shadow(side).retired());
-        has_room.then_some(()).ok_or(PostError::QueueFull)
+        match !credits.exhausted() || credits.refresh(self.record.shadow(side).retired()) {
+            true => Ok(()),
+            false if credits.is_open() => Err(PostError::QueueFull),
+            false => Err(PostError::NotReady),
+        }
     }
 
     /// Records and counts a request that was checked. Returns its tag.
+    #[inline(always)]
     pub(super) fn record(&mut self, side: Side, request: Request) -> u64 {
         let slot = self.credits(side).posted();
         self.record.shadow(side).record(slot, request);
         self.credits(side).take(1);
-        self.end(side).tag(slot)
+        let name = self.end(side).name;
+        Tag { side, name, slot }.to_bits()
     }
 
     /// Passes the last `recorded` requests to libibverbs by `post`, and removes those that it
     /// refuses from the shadow.
+    #[inline(always)]
     pub(super) fn pass_on(
         &mut self,
         side: Side,
@@ -302,6 +371,7 @@ fn send(message: &Message, inline: u32) -> SendRequest<'_> {
 
 /// Calls `make` for the first requests and their places, until one is refused. Returns how many
 /// were made, and the error of the next.
+#[inline(always)]
 pub(super) fn fill<'a, R, P>(
     requests: &'a [R],
     places: impl IntoIterator<Item = P>,

@@ -75,6 +75,7 @@ impl Shadow {
     }
 
     /// Records request `slot`. Called by the poster, before it counts the request.
+    #[inline(always)]
     pub(super) fn record(&self, slot: u32, request: Request) {
         let entry = &self.entries[self.size.index(slot)];
         entry.wr_id.store(request.wr_id, Ordering::Relaxed);
@@ -87,6 +88,7 @@ impl Shadow {
 
     /// Stores the posted counter: the requests before `end` are posted, or are being posted.
     /// Called by the poster.
+    #[inline(always)]
     pub(super) fn set_posted(&self, end: u32) {
         // Release: publishes what was recorded of the requests.
         self.posted.store(end, Ordering::Release);
