@@ -170,8 +170,10 @@ impl<D: Device> Poller<D> {
     /// Returns the next completion, if there is one.
     #[inline(never)]
     pub fn poll(&mut self) -> Option<Completion> {
-        let mut out = [Completion::default()];
-        (self.poll_batch(&mut out) == 1).then_some(out[0])
+        if self.forks != forks() {
+            return None;
+        }
+        self.completions.lock().next(&self.completions.0.calls)
     }
 
     /// Fills `out` with the completions that are there. Returns how many.

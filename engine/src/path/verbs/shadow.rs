@@ -127,7 +127,7 @@ impl Shadow {
             wr_id: entry.wr_id.load(Ordering::Relaxed),
             wr_data: entry.wr_data.load(Ordering::Relaxed),
             length: entry.length.load(Ordering::Relaxed),
-            op: op_of(op & !SIGNALLED),
+            op: OPS[usize::from(op & !SIGNALLED)],
             signalled: op & SIGNALLED != 0,
         })
     }
@@ -142,22 +142,28 @@ impl Shadow {
     }
 }
 
-/// Returns the operation that was stored as a byte.
-fn op_of(byte: u8) -> CompletionOp {
-    use CompletionOp::{Bind, CompareSwap, FetchAdd, Nop, Read, Recv, Send, Write, WriteImm};
-    let all = [
+/// The operations, by the number that is stored.
+const OPS: [CompletionOp; 10] = {
+    use CompletionOp::*;
+    let ops = [
+        Send,
         Write,
         Read,
         Recv,
+        RecvWriteImm,
         Nop,
         Bind,
         WriteImm,
         FetchAdd,
         CompareSwap,
     ];
-    let found = all.into_iter().find(|&op| op as u8 == byte);
-    found.unwrap_or(Send)
-}
+    let mut at = 0;
+    while at < ops.len() {
+        assert!(ops[at] as usize == at);
+        at += 1;
+    }
+    ops
+};
 
 #[cfg(test)]
 mod tests {
@@ -168,17 +174,6 @@ mod tests {
     use super::*;
 
     const MOST_STEPS: usize = if cfg!(miri) { 30 } else { 200 };
-    const OPS: [CompletionOp; 9] = [
-        CompletionOp::Send,
-        CompletionOp::Write,
-        CompletionOp::Read,
-        CompletionOp::Recv,
-        CompletionOp::Nop,
-        CompletionOp::Bind,
-        CompletionOp::WriteImm,
-        CompletionOp::FetchAdd,
-        CompletionOp::CompareSwap,
-    ];
 
     fn request(number: u64) -> Request {
         Request {
