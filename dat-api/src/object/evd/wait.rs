@@ -113,20 +113,13 @@ pub fn take_counted(owned: Owned<Evd>, threshold: i32) -> Result<(Event, u32), O
             if threshold != 1 && !found.reaches(threshold) {
                 return Err(Some(found.owned));
             }
-            match found.take_counted::<false, _>(|event| event) {
-                Ok(taken) => Ok(taken),
-                Err(found) => take_counted_extended(found).map_err(Some),
-            }
+            found
+                .take_counted::<false, _>(|event| event)
+                .map_err(|found| Some(found.into_owned()))
         }
         Ok(Err(_empty)) => Err(None),
         Err(owned) => Err(Some(owned)),
     }
-}
-
-#[inline(never)]
-fn take_counted_extended(found: PeekedEvent) -> Result<(Event, u32), Owned<Evd>> {
-    let taken = found.take_counted::<true, _>(|event| event);
-    taken.map_err(PeekedEvent::into_owned)
 }
 
 /// For a wait for one event, when the fast path did not apply ([`super::peek`]): if there are only

@@ -8,6 +8,7 @@ use super::poller::Poller;
 use super::table::Table;
 use crate::completion::{Completion, CompletionOp};
 use mlx5_rings::complete::{CompletionRing, Slot};
+use mlx5_rings::request::ATOMIC_BYTES;
 use mlx5_rings::send::Retired;
 use mlx5_rings::wire::{CqeOpcode, OwnOp, RequestQpn};
 
@@ -148,6 +149,17 @@ impl<'a> CqeRef<'a> {
             }
             CqeKind::RecvImm | CqeKind::RecvWriteImm | CqeKind::Other => None,
         }
+    }
+
+    /// As [`Self::consume`], for the atomic operations, which that function leaves: they would cost
+    /// it a test of every request.
+    #[inline(always)]
+    pub(super) fn consume_atomic(self) -> Option<Completion> {
+        let op = self.extended_op().filter(|op| op.is_atomic())?;
+        let (context, qpn) = (self.context()?, self.op_qpn.qpn());
+        let (wr_id, wr_data) = self.consume_request()?;
+        let retired = Retired { wr_id, wr_data };
+        Some(decode::request(context, qpn, op, retired, ATOMIC_BYTES))
     }
 
     /// Consumes a CQE of a receive whose payload is in memory, as [`Self::consume`] does. Calls

@@ -155,6 +155,10 @@ impl Poller {
     #[cold]
     #[inline(never)]
     fn poll_slow(&mut self, found: &mut Completion) -> bool {
+        if let Some(atomic) = self.peek().and_then(CqeRef::consume_atomic) {
+            *found = atomic;
+            return true;
+        }
         self.find(found, |_| {})
     }
 

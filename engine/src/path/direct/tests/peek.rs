@@ -112,6 +112,13 @@ fn immediate_data_and_atomics_are_consumed_with_what_they_have_more() {
     assert_eq!((cqe.kind(), cqe.request_op()), (CqeKind::Request, None));
     assert_eq!(cqe.extended_op(), Some(CompletionOp::FetchAdd));
     assert_eq!(cqe.consume_request().map(|(wr_id, _)| wr_id), Some(30));
+    pair.send(31).unwrap();
+    cq.write(Entry {
+        request: 0x12,
+        ..done(7, 1)
+    });
+    let polled = cq.poll().map(|it| (it.wr_id, it.op, it.byte_len));
+    assert_eq!(polled, Some((31, CompletionOp::FetchAdd, 8)));
     assert_eq!(cq.device.in_use(), 0);
 }
 
