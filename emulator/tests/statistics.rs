@@ -142,9 +142,10 @@ fn rdma_lists_the_objects_of_running_programs() {
     };
     let listening = format!("src-addr 127.0.0.1:{}", ports[1]);
     let mut shown = String::new();
+    // A program binds its id before it listens.
     eventually("an id that listens", || {
         shown = script("rdma resource show cm_id");
-        shown.contains(&listening)
+        shown.contains(&listening) && shown.contains("state LISTEN")
     });
     for words in ["link mlx5_0/1 ", "state LISTEN ps TCP ", "comm rping"] {
         assert!(shown.contains(words), "no {words:?} in:\n{shown}");
