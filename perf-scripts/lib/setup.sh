@@ -126,6 +126,7 @@ g++                program:c++                        gcc-c++            gcc-c++
 clang              program:clang                      clang              clang               clang       clang
 valgrind           program:valgrind                   valgrind           valgrind            valgrind    valgrind
 shellcheck         program:shellcheck                 ShellCheck         ShellCheck          shellcheck  shellcheck
+unifdef            program:unifdef                    unifdef            unifdef             unifdef     unifdef
 python3            program:python3                    python3            python3             python      python3
 man-db             program:man                        man-db             man                 man-db      man-db
 groff              program:groff                      groff              groff               groff       groff
@@ -203,7 +204,7 @@ want_packages() {
 BUILD_PACKAGES=(gcc libc6-dev make pkg-config libclang-dev libibverbs-dev librdmacm-dev ibverbs-providers)
 # shellcheck disable=SC2034 # likewise
 # What only the tests need: the unmodified programs that run on the emulated NIC, and checkers.
-TEST_PACKAGES=(ibverbs-utils rdmacm-utils perftest g++ clang valgrind shellcheck python3 man-db groff libcap2-bin)
+TEST_PACKAGES=(ibverbs-utils rdmacm-utils perftest g++ clang valgrind shellcheck unifdef python3 man-db groff libcap2-bin)
 # shellcheck disable=SC2034 # likewise
 # Programs for the emulated NIC that not every distribution has.
 FURTHER_TEST_PACKAGES=(dapl2-utils libdapl2 python3-pyverbs infiniband-diags ucx-utils iproute2 mandoc

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#ifndef DAT2
+/*
+ * dat/udat_vendor_specific.h: additions of this provider to uDAPL.
+ * A program that is also built with other headers tests whether
+ * DAT_HAS_COUNTERS or DAT_HAS_TIMESTAMPS is defined. A program that also runs
+ * with other libraries looks up the functions by dlsym.
+ */
+#else
+/*
+ * dat/udat_vendor_specific.h: additions of this provider to uDAPL.
+ * A program that is also built with other headers tests whether
+ * DAT_HAS_TIMESTAMPS is defined. A program that also runs with other libraries
+ * looks up the functions by dlsym.
+ *
+ * The extensions of InfiniBand are in dat/dat_ib_extensions.h.
+ */
+#endif
+#ifndef UDAT_VENDOR_SPECIFIC_H
+#define UDAT_VENDOR_SPECIFIC_H
+
+#include <dat/dat.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifndef DAT2
+#define DAT_HAS_COUNTERS 1
+#endif
+#define DAT_HAS_TIMESTAMPS 1
+
+#ifndef DAT2
+/*
+ * Counted since the object was created. A wait whose first poll finds an event,
+ * and a post that succeeds, count nothing.
+ */
+typedef struct dat_counters {
+	DAT_UINT64 spins;         /* waits that spun, because their first poll missed */
+	DAT_UINT64 hits;          /* spins that ended with an event */
+	DAT_UINT64 blocks;        /* how often a thread slept */
+	DAT_UINT64 spurious;      /* how often a thread woke up without an event to return */
+	DAT_UINT64 refused_posts; /* posts that found the queue full */
+	DAT_UINT64 reserved[3];   /* 0 */
+} DAT_COUNTERS;
+
+/*
+ * Returns the counters of an EVD or a CNO (waits), of an EP or an SRQ (refused
+ * posts), or of an IA: the sum of all its objects, including freed ones. Other
+ * counters are 0.
+ *
+ * Errors: DAT_INVALID_HANDLE, DAT_INVALID_HANDLE1: dat_handle is no such
+ * object of this library; DAT_INVALID_PARAMETER, DAT_INVALID_ARG2: counters is
+ * null.
+ */
+DAT_RETURN dat_counters_query(DAT_HANDLE dat_handle, DAT_COUNTERS *counters);
+
+#endif
+/*
+ * As dat_evd_dequeue, and returns when the device wrote the completion of the
+ * event: nanoseconds since 1970 by the device's clock as the kernel keeps it, or
+ * 0 if that is not known. The first call for an EVD makes the EVD keep time
+ * stamps from then on, which takes its events off the fast path.
+ *
+ * Errors: as dat_evd_dequeue; DAT_INVALID_PARAMETER, DAT_INVALID_ARG3:
+ * nanoseconds is null; DAT_MODEL_NOT_SUPPORTED: completions of this device, or
+ * on this data path, have no time stamps; DAT_INSUFFICIENT_RESOURCES,
+ * DAT_RESOURCE_MEMORY: no memory for the time stamps.
+ */
+DAT_RETURN dat_evd_dequeue_timestamped(DAT_EVD_HANDLE evd_handle,
+				       DAT_EVENT *event,
+				       DAT_UINT64 *nanoseconds);
+
+/*
+ * As dat_evd_wait, with the time stamp as above. Not a cancellation point.
+ *
+ * Errors: as dat_evd_wait; DAT_INVALID_PARAMETER, DAT_INVALID_ARG6: nanoseconds
+ * is null; DAT_MODEL_NOT_SUPPORTED and DAT_INSUFFICIENT_RESOURCES,
+ * DAT_RESOURCE_MEMORY: as above.
+ */
+DAT_RETURN dat_evd_wait_timestamped(DAT_EVD_HANDLE evd_handle,
+				    DAT_TIMEOUT timeout,
+				    DAT_COUNT threshold,
+				    DAT_EVENT *event,
+				    DAT_COUNT *nmore,
+				    DAT_UINT64 *nanoseconds);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
