@@ -131,6 +131,8 @@ python3            program:python3                    python3            python3
 man-db             program:man                        man-db             man                 man-db      man-db
 groff              program:groff                      groff              groff               groff       groff
 libcap2-bin        program:setcap                     libcap             libcap-progs        libcap      libcap-utils
+rpm                program:rpmbuild                   rpm-build          rpm-build           rpm-tools   rpm
+elfutils           program:eu-strip                   elfutils           elfutils            elfutils    elfutils
 '
 
 # need_parts PACKAGE…: ends with status 2 if something that these provide is missing.
@@ -208,7 +210,7 @@ TEST_PACKAGES=(ibverbs-utils rdmacm-utils perftest g++ clang valgrind shellcheck
 # shellcheck disable=SC2034 # likewise
 # Programs for the emulated NIC that not every distribution has.
 FURTHER_TEST_PACKAGES=(dapl2-utils libdapl2 python3-pyverbs infiniband-diags ucx-utils iproute2 mandoc
-    libfabric-bin openmpi-bin libopenmpi-dev qperf debhelper lintian mmdebstrap)
+    libfabric-bin openmpi-bin libopenmpi-dev qperf debhelper lintian mmdebstrap rpm elfutils rpmlint)
 
 setup_log=${TMPDIR:-/tmp}/udapl-setup.$$.log
 
