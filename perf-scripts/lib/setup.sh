@@ -128,6 +128,7 @@ valgrind           program:valgrind                   valgrind           valgrin
 shellcheck         program:shellcheck                 ShellCheck         ShellCheck          shellcheck  shellcheck
 unifdef            program:unifdef                    unifdef            unifdef             unifdef     unifdef
 python3            program:python3                    python3            python3             python      python3
+python3-yaml       python:yaml                        python3-pyyaml     python3-PyYAML      python-yaml py3-yaml
 man-db             program:man                        man-db             man                 man-db      man-db
 groff              program:groff                      groff              groff               groff       groff
 libcap2-bin        program:setcap                     libcap             libcap-progs        libcap      libcap-utils
@@ -169,6 +170,7 @@ has_part() {
     case $1 in
     # Programs of administrators are not on the path of every user.
     program:*) PATH=$PATH:/usr/sbin:/sbin command -v "$what" >/dev/null 2>&1 ;;
+    python:*) /usr/bin/python3 -c "import $what" 2>/dev/null ;;
     header:*) echo "#include <$what>" | cc -E - >/dev/null 2>&1 ;;
     modules:*)
         for module in ${what//,/ }; do pkg-config --exists "${module/>=/ >= }" 2>/dev/null || return 1; done ;;
@@ -206,7 +208,7 @@ want_packages() {
 BUILD_PACKAGES=(gcc libc6-dev make pkg-config libclang-dev libibverbs-dev librdmacm-dev ibverbs-providers)
 # shellcheck disable=SC2034 # likewise
 # What only the tests need: the unmodified programs that run on the emulated NIC, and checkers.
-TEST_PACKAGES=(ibverbs-utils rdmacm-utils perftest g++ clang valgrind shellcheck unifdef python3 man-db groff libcap2-bin)
+TEST_PACKAGES=(ibverbs-utils rdmacm-utils perftest g++ clang valgrind shellcheck unifdef python3 python3-yaml man-db groff libcap2-bin)
 # shellcheck disable=SC2034 # likewise
 # Programs for the emulated NIC that not every distribution has.
 FURTHER_TEST_PACKAGES=(dapl2-utils libdapl2 python3-pyverbs infiniband-diags ucx-utils iproute2 mandoc
