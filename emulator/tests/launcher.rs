@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::common::{
-    compiled_with, eventually, fabric, finish, launcher, library, parent_of, run, skipped,
+    compiled_with, eventually, fabric, find, finish, launcher, library, parent_of, run, skipped,
 };
 
 /// Returns status and output of the launcher with these arguments.
@@ -294,6 +294,40 @@ fn signals_reach_the_command_and_its_files_are_removed() {
     let [_command] = scripted.pids();
     assert_eq!(scripted.terminate(), Some(9));
     assert!(!scripted.sysfs.exists());
+}
+
+#[test]
+fn a_container_engine_s_signal_reaches_the_command() {
+    let Some(unshare) = find("unshare", "util-linux") else {
+        return;
+    };
+    // The launcher is process 1 of a PID namespace, in which the sender has no process id.
+    let contained = || {
+        let mut command = Command::new(&unshare);
+        command.args(["--user", "--map-root-user", "--pid", "--fork"]);
+        command
+    };
+    let probe = contained().arg("true").status();
+    if !probe.is_ok_and(|status| status.success()) {
+        skipped("no PID namespace can be made here");
+        return;
+    }
+    let mut command = contained();
+    command.arg(launcher()).args(["run", "--fabric", &fabric()]);
+    command.arg("--");
+    let script = "trap 'exit 9' TERM; echo $$; while sleep 0.1; do :; done; exit 1";
+    let mut scripted = Scripted::start_with(command, script);
+    let [_command] = scripted.pids();
+    let unshare = scripted.launcher.id().cast_signed();
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let mut processes = processes.filter_map(|it| it.file_name().to_str()?.parse().ok());
+    let launcher = processes.find(|&it: &i32| parent_of(it) == Some(unshare));
+    // SAFETY: its parent, unshare, was not waited for and waits for it.
+    unsafe { libc::kill(launcher.expect("a child of unshare"), libc::SIGTERM) };
+    eventually("the command has ended", || {
+        scripted.launcher.try_wait().unwrap().is_some()
+    });
+    assert_eq!(scripted.launcher.wait().unwrap().code(), Some(9));
 }
 
 #[test]

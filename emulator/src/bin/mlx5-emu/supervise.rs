@@ -81,7 +81,7 @@ pub(super) fn supervise(command: &mut Command, clean_up: impl FnOnce()) -> io::R
             });
         }
         let signal = wait(&signals);
-        if signal.number == COMMAND_ENDED && signal.sender == guardian {
+        if signal.number == COMMAND_ENDED && signal.sender == Some(guardian) {
             return Ok(Ended {
                 status: signal.value as u8,
                 left_processes: true,
@@ -153,7 +153,7 @@ fn run_guardian(
             return 128 + libc::SIGKILL as u8;
         }
         // A signal to the whole process group reaches the launcher as well.
-        if signal.sender == launcher && signal.is_for_command() {
+        if signal.sender == Some(launcher) && signal.is_for_command() {
             signal.forward_to(child);
         }
     }
@@ -224,8 +224,9 @@ fn exit_status(status: ExitStatus) -> u8 {
 /// A received signal.
 struct Signal {
     number: libc::c_int,
-    /// 0 if the kernel sent it.
-    sender: libc::pid_t,
+    /// `None` if the kernel sent it, 0 if the sender is outside this PID namespace, as the engine
+    /// of a container is.
+    sender: Option<libc::pid_t>,
     /// What the sender has attached ([`COMMAND_ENDED`]).
     value: usize,
 }
@@ -234,7 +235,7 @@ impl Signal {
     /// Returns whether the signal is forwarded. Signals from the terminal are not: the
     /// kernel sends them to the command as well.
     fn is_for_command(&self) -> bool {
-        FORWARDED.contains(&self.number) && self.sender != 0
+        FORWARDED.contains(&self.number) && self.sender.is_some()
     }
 
     /// Sends the signal to a child that was not reaped yet, so that its process ID is
@@ -252,10 +253,10 @@ fn wait(signals: &libc::sigset_t) -> Signal {
     // SAFETY: the set is initialised and `info` is writable.
     let number = unsafe { libc::sigwaitinfo(signals, &raw mut info) };
     let (sender, value) = match info.si_code {
-        1.. => (0, 0),
+        1.. => (None, 0),
         // SAFETY: both are valid in a signal that a process has sent; the value is 0 if it has
         // attached none.
-        _ => unsafe { (info.si_pid(), info.si_value().sival_ptr.addr()) },
+        _ => unsafe { (Some(info.si_pid()), info.si_value().sival_ptr.addr()) },
     };
     Signal {
         number,
