@@ -117,33 +117,58 @@ need_writable() {
         if [ ! -d "$below" ]; then
             [ ! -e "$below" ] || fail "$below is not a folder"
         elif [ ! -w "$below" ] || [ ! -x "$below" ]; then
+            [ "$(id -u)" -ne 0 ] || fail "$below is not writable, not even by root (a read-only file system?): choose another --prefix"
             fail "$below is not writable: run this as root, or choose another --prefix"
         fi
     done
 }
 
+# packaged FILE…: prints those of these files that belong to packages of this system, as "PACKAGE: FILE".
+packaged() {
+    {
+        dpkg-query -S "$@" || true
+        rpm -qf --qf '[%{=NAME}: %{FILENAMES}\n]' "$@" || true
+    } 2>/dev/null | awk 'BEGIN { for (i = 1; i < ARGC; i++) wanted[ARGV[i]]; ARGC = 1 }
+        substr($0, index($0, ": ") + 2) in wanted && !seen[$0]++' "$@"
+}
+
+# read_manifest: reads what the manifest lists into `recorded`, and prepares `kept`: the files of
+# packages that were installed over this script's.
+recorded=() kept=''
+read_manifest() {
+    local line files=()
+    [ ! -f "$manifest" ] || mapfile -t recorded <"$manifest"
+    for line in "${!recorded[@]}"; do
+        case /${recorded[line]#* }/ in */../* | *//*) recorded[line]='' ;; esac
+        case ${recorded[line]} in
+        "file "*) files+=("$root/${recorded[line]#file }") ;;
+        "folder "*) ;;
+        *) fail "$manifest is damaged in line $((line + 1)), nothing was changed: each line is \"file PATH\" or \"folder PATH\", with a path below $root" ;;
+        esac
+    done
+    [ -n "$destdir" ] || [ "${#files[@]}" -eq 0 ] || kept=$(packaged "${files[@]}")
+}
+
 # remove_installed: removes what the manifest lists, last entry first.
 remove_installed() {
-    local lines line path
-    mapfile -t lines <"$manifest"
-    for ((line = ${#lines[@]} - 1; line >= 0; line--)); do
-        path=${lines[line]#* }
-        case /$path/ in */../* | *//*) fail "$manifest is damaged: line $((line + 1))" ;; esac
-        case ${lines[line]} in
-        "file "*) rm -f "$root/$path" ;;
+    local line path
+    for ((line = ${#recorded[@]} - 1; line >= 0; line--)); do
+        path=${recorded[line]#* }
+        case ${recorded[line]} in
+        "file "*) [[ $kept$'\n' == *": $root/$path"$'\n'* ]] || rm -f "$root/$path" ;;
         # Folders that contain other files are kept.
         "folder .") rmdir "$root" 2>/dev/null || true ;;
         "folder "*) rmdir "$root/$path" 2>/dev/null || true ;;
-        *) fail "$manifest is damaged: line $((line + 1))" ;;
         esac
     done
 }
 
 if [ "$uninstall" = yes ]; then
     [ -f "$manifest" ] || fail "nothing is installed below $root ($manifest is missing)"
+    read_manifest
     need_writable
     remove_installed
-    say "removed what was installed below $root"
+    say "removed what was installed below $root${kept:+, but not what packages have installed over it:$'\n'$kept}"
     exit 0
 fi
 
@@ -231,17 +256,26 @@ TXT
 [ -n "$library2" ] || library2=$(dirname "$library")/libdat2.so
 beside=$(dirname "$library")
 need_writable
-[ ! -f "$manifest" ] || remove_installed
+read_manifest
 others=("$root"/{bin/{dat-check,dat-bench,mlx5-emu},"$emulator_lib"/libmlx5emu.so,"$lib"/libdat{,2}.so*,"$lib"/libudapl{.so.1,2.so.2},"$lib"/pkgconfig/dat{,2}.pc,include/dat{,2}/*,"$doc"/*})
 for page in "$source"/man/* "$source2"/man/*; do
     page=$root/$(page_place "$page")
     others+=("$page" "${page%.gz}")
 done
+strays=() lines=$(printf '\n%s' "${recorded[@]}")$'\n'
 for other in "${others[@]}"; do
-    if [ -e "$other" ] || [ -L "$other" ]; then
-        fail "$other exists and is not from this script: remove it, or choose another --prefix"
-    fi
+    [ -e "$other" ] || [ -L "$other" ] || continue
+    [[ $lines == *$'\n'"file ${other#"$root"/}"$'\n'* ]] || strays+=("$other")
 done
+if [ "${#strays[@]}" -gt 0 ]; then
+    owner=$(packaged "${strays[0]}")
+    more="exists and is not from this script"
+    [ "${#strays[@]}" -eq 1 ] || more="and $((${#strays[@]} - 1)) more files exist and are not from this script"
+    fail "${strays[0]} $more${owner:+, but from the package ${owner%%: *}}: remove what they belong to, or choose another --prefix"
+fi
+[ -z "$kept" ] || fail "a package has been installed over what this script had installed (${kept%%$'\n'*}): remove the rest with --uninstall, or choose another --prefix"
+# Only now that nothing stands in the way: an installation that is refused loses nothing.
+remove_installed
 
 # The manifest is installed first, so that it is removed last. It is always written, so
 # that a failed installation can be removed too.
@@ -316,7 +350,7 @@ warn_of_another() {
     local found owner=''
     found=$(LD_TRACE_LOADED_OBJECTS=1 LD_PRELOAD=$1 "$BASH" --version 2>/dev/null | sed -n "s|^[[:space:]]*$1 => \(/[^ ]*\).*|\1|p")
     if [ -z "$found" ] || [ "$found" -ef "$root/$lib/$1" ]; then return 0; fi
-    owner=$(dpkg-query -S "$(realpath "$found")" 2>/dev/null | sed -n 's/^\([^ ,]*\): .*/ of the package \1/p') || true
+    owner=$(packaged "$(realpath "$found")" | sed -n 's/^\([^ ,]*\): .*/ of the package \1/p')
     say "warning: programs get $found$owner instead of the $1 installed now. That library has other" \
         "adapters: opening one of this library fails with DAT_PROVIDER_NOT_FOUND. Remove it, or set" \
         "LD_LIBRARY_PATH=$prefix/$lib (where ldconfig searches $prefix/$lib first, run ldconfig), or name" \

@@ -7,45 +7,45 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Returns the library that cargo built for the tests.
-fn library() -> PathBuf {
+pub(crate) fn library() -> PathBuf {
     let tests = std::env::current_exe().expect("this binary has a path");
     tests.parent().expect("it is in a folder").join("libdat.so")
 }
 
 /// Creates an empty folder for one test.
-fn folder(name: &str) -> PathBuf {
+pub(crate) fn folder(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("install-{name}"));
     let _ = fs::remove_dir_all(&path);
     fs::create_dir_all(&path).expect("the folder can be created");
     path
 }
 
-fn install(arguments: &[&str]) -> Output {
+pub(crate) fn install(arguments: &[&str]) -> Output {
     Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../install.sh"))
         .args(arguments)
         .output()
         .expect("the script can be run")
 }
 
-fn succeed(arguments: &[&str]) {
+pub(crate) fn succeed(arguments: &[&str]) {
     let output = install(arguments);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{arguments:?}: {stderr}");
 }
 
 /// Runs the script. Returns its exit status and its error message.
-fn refusal(arguments: &[&str]) -> (Option<i32>, String) {
+pub(crate) fn refusal(arguments: &[&str]) -> (Option<i32>, String) {
     let output = install(arguments);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     (output.status.code(), stderr)
 }
 
-fn text(path: &Path) -> &str {
+pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("a UTF-8 path")
 }
 
 /// Returns every path below a folder; symbolic links are not followed.
-fn below(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn below(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {
         let entry = entry.expect("an entry");
@@ -432,90 +432,4 @@ fn a_library_of_the_same_name_that_the_loader_takes_is_named() {
     assert!(provider.exists());
     let printed = with(&prefix.join("lib"));
     assert!(!printed.contains("warning"), "{printed}");
-}
-
-#[test]
-fn files_of_others_are_neither_replaced_nor_removed() {
-    let prefix = folder("others");
-    let (other, own) = (prefix.join("lib/libdat.so.1"), prefix.join("lib/own"));
-    fs::create_dir(prefix.join("lib")).expect("the folder can be created");
-    fs::write(&other, "another").expect("the file can be written");
-    let library = library();
-    let arguments = ["--prefix", text(&prefix), "--library", text(&library)];
-    let (status, stderr) = refusal(&arguments);
-    assert_eq!(status, Some(2));
-    assert!(stderr.contains("not from this script"), "{stderr}");
-    assert_eq!(fs::read_to_string(&other).expect("it stays"), "another");
-    assert_eq!(below(&prefix).len(), 2, "nothing was installed");
-
-    fs::rename(&other, &own).expect("the file can be renamed");
-    succeed(&arguments);
-    succeed(&["--prefix", text(&prefix), "--uninstall"]);
-    assert_eq!(below(&prefix), [own, prefix.join("lib")]);
-
-    let page = prefix.join("share/man/man5/dat.conf.5");
-    fs::create_dir_all(page.parent().expect("a folder")).expect("the folder can be created");
-    fs::write(&page, "another").expect("the file can be written");
-    let (status, stderr) = refusal(&arguments);
-    assert_eq!(status, Some(2));
-    assert!(stderr.contains("dat.conf.5"), "{stderr}");
-    assert_eq!(fs::read_to_string(&page).expect("it stays"), "another");
-}
-
-#[test]
-fn refused_installations_name_the_reason() {
-    let folder = folder("refused");
-    let (file, library) = (folder.join("file"), library());
-    fs::write(&file, "").expect("the file can be written");
-    let below_file = file.join("prefix");
-    let cases: [(&[&str], i32, &str); 10] = [
-        (&[], 1, "--prefix is missing"),
-        (&["--prefix"], 1, "--prefix needs a value"),
-        (&["--prefix", "/"], 1, "/usr is meant"),
-        (&["--prefix", "/opt/dat", "--what"], 1, "--what"),
-        (
-            &["--prefix", text(&folder), "--uninstall"],
-            2,
-            "nothing is installed",
-        ),
-        (&["--prefix", "/opt/a b"], 2, "no spaces"),
-        (
-            &["--prefix", "/opt/dat", "--libdir", "/usr/lib64"],
-            1,
-            "--libdir /usr/lib64 is not below the prefix /opt/dat",
-        ),
-        (&["--prefix", "/opt/dat", "--libdir", "../lib"], 1, "below"),
-        (
-            &["--prefix", text(&folder), "--library", "/nowhere/libdat.so"],
-            2,
-            "is missing",
-        ),
-        (
-            &["--prefix", text(&below_file), "--library", text(&library)],
-            2,
-            "is not a folder",
-        ),
-    ];
-    for (arguments, status, reason) in cases {
-        let (code, stderr) = refusal(arguments);
-        assert_eq!(code, Some(status), "{arguments:?}: {stderr}");
-        assert!(stderr.contains(reason), "{arguments:?}: {stderr}");
-        assert!(stderr.starts_with("error: "), "{arguments:?}: {stderr}");
-    }
-    assert_eq!(below(&folder), [file]);
-}
-
-#[test]
-fn an_unwritable_folder_is_named() {
-    let (status, stderr) = refusal(&["--prefix", "/proc/dat", "--library", text(&library())]);
-    // SAFETY: geteuid cannot fail.
-    let root = unsafe { libc::geteuid() } == 0;
-    let reason = if root {
-        // Root may write everywhere, but cannot create folders in /proc.
-        "/proc/dat cannot be made"
-    } else {
-        "/proc is not writable"
-    };
-    assert_eq!(status, Some(2));
-    assert!(stderr.contains(reason), "{stderr}");
 }

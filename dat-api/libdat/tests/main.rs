@@ -14,6 +14,7 @@ mod free_port;
 #[path = "../../../tests/support/given.rs"]
 mod given;
 mod install;
+mod install_refused;
 mod man;
 mod random_calls;
 mod refusals;
