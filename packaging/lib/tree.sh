@@ -64,10 +64,22 @@ tools() {
     quiet emu env DAT_OVERRIDE="$1" dat-check
     grep -q dat1-mlx5 "$scratch/log" || fail "the sample dat.conf: $(cat "$scratch/log")"
 }
-# warned: checks that the last command has warned of the libdat2.so.2 in /usr/local, and of no other library.
+# older_trees LIBRARY: leaves what install.sh may have left: a libdat2.so.2 in /usr/local, and files in /usr.
+older_trees() {
+    cp "$1" /usr/local/lib/libdat2.so.2
+    mkdir /usr/share/udapl
+    touch /usr/lib/libdat2.so.2
+    printf '%s\n' 'folder share/udapl' 'file share/udapl/installed' 'file lib/libdat2.so.2' 'file include/dat2/dat.h' >/usr/share/udapl/installed
+}
+# warned: checks that the last command has warned of these, and of nothing else; removes them.
 warned() {
     grep -q '^warning: the dynamic linker takes /usr/local/lib/libdat2.so.2 ' "$scratch/log" || fail "no warning: $(cat "$scratch/log")"
+    grep -q '^warning: dat-api/install.sh has installed below /usr ' "$scratch/log" || fail "no warning: $(cat "$scratch/log")"
     ! grep -q 'takes .*/libdat.so.1 ' "$scratch/log" || fail "a warning without cause: $(cat "$scratch/log")"
+    rm /usr/local/lib/libdat2.so.2
+    quiet "$here/dat-api/install.sh" --prefix /usr --uninstall
+    [ ! -e /usr/lib/libdat2.so.2 ] || fail "install.sh has not removed its own file"
+    [ -e /usr/include/dat2/dat.h ] || fail "install.sh has removed a file of a package"
 }
 # nothing_left: compares the files with those before the test.
 nothing_left() {
