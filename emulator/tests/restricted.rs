@@ -163,3 +163,19 @@ fn programs_run_where_userfaultfd_is_forbidden_and_a_mode_that_needs_it_says_so(
         }
     }
 }
+
+#[test]
+fn a_profile_that_forbids_reading_commands_is_named_with_the_remedy() {
+    let Some(devinfo) = find("ibv_devinfo", UTILITIES) else {
+        return;
+    };
+    for number in [libc::SYS_process_vm_readv, libc::SYS_process_vm_writev] {
+        let mut command = run(&["--fabric", &fabric()]);
+        command.arg(&devinfo);
+        forbid(&mut command, number);
+        let outcome = finish(command);
+        assert!(!outcome.status.success(), "{}", outcome.output);
+        let words = "is forbidden, and the emulated device reads commands by them: allow both";
+        assert!(outcome.output.contains(words), "{}", outcome.output);
+    }
+}

@@ -117,8 +117,8 @@ fn whole(done: isize, len: usize) -> Result<()> {
         errno @ (libc::ENOSYS | libc::EPERM) if done < 0 => {
             super::warn(
                 "process_vm_readv",
-                "process_vm_readv/writev on the own process is forbidden (seccomp?); \
-                 the emulated device needs it to read commands",
+                "process_vm_readv or process_vm_writev on the own process is forbidden, and the \
+                 emulated device reads commands by them: allow both in the seccomp profile",
             );
             Err(Errno(errno))
         }
