@@ -6,6 +6,7 @@ use bindgen::callbacks::{
 };
 use fail::fail;
 use std::env;
+use std::fs;
 use std::path::PathBuf;
 
 #[path = "fail.rs"]
@@ -115,13 +116,13 @@ impl ParseCallbacks for Names {
 }
 
 /// Writes the types and constants of the headers in `include/FOLDER`, which `c/abi.h`
-/// includes, to `abi.rs`.
+/// includes, to `abi.rs`, and the slots of the provider table to `slots.rs`.
 pub(crate) fn generate(folder: &str) {
     if clang_sys::load().is_err() {
         fail("libclang, which bindgen uses to read the headers, was not found");
     }
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    bindgen::Builder::default()
+    let abi = bindgen::Builder::default()
         .header("c/abi.h")
         .clang_args(["-Iinclude", "-fparse-all-comments"])
         .parse_callbacks(Box::new(bindgen::CargoCallbacks::new()))
@@ -144,6 +145,22 @@ pub(crate) fn generate(folder: &str) {
         .use_core()
         .generate()
         .unwrap_or_else(|cause| fail(&format!("bindgen cannot read {folder}/udat.h: {cause}")))
-        .write_to_file(out.join("abi.rs"))
-        .expect("OUT_DIR can be written");
+        .to_string();
+    fs::write(out.join("slots.rs"), slots(&abi)).expect("OUT_DIR can be written");
+    fs::write(out.join("abi.rs"), abi).expect("OUT_DIR can be written");
+}
+
+/// Returns `table! { SLOT: TYPE = CALL, … }`: each slot of the provider table, whose name ends in
+/// `_func`, with the name of its call. C alone can define the call with a `va_list`.
+fn slots(abi: &str) -> String {
+    let table = abi.split_once("struct DAT_PROVIDER {");
+    let members = table.and_then(|(_, rest)| rest.split_once('}'));
+    let (members, _) = members.expect("the headers have the table");
+    let slots = members.lines().filter_map(|line| {
+        let (slot, kind) = line.trim().strip_prefix("pub ")?.split_once(": ")?;
+        let call = slot.strip_suffix("_func")?;
+        (call != "handle_extendedop")
+            .then(|| format!("    {slot}: {} = dat_{call},\n", kind.trim_end_matches(',')))
+    });
+    format!("table! {{\n{}}}\n", slots.collect::<String>())
 }

@@ -7,7 +7,7 @@
 //!
 //! # How a call runs
 //! ```text
-//! dat_ep_post_send(ep, …)   exports::ep_post   handle → object; the segment list is
+//! dat_ep_post_send(ep, …)   exports::post      handle → object; the segment list is
 //!         │                                    read in place, nothing is copied first
 //!         ▼
 //! dat_api::object::ep       DAT's rules        state, memory, flags; then the engine
@@ -42,8 +42,8 @@
 
 /// Returns the name that an exported function has in the library.
 macro_rules! symbol {
-    ($name:literal) => {
-        $name
+    ($name:ident) => {
+        stringify!($name)
     };
 }
 

@@ -17,8 +17,8 @@
 
 /// Returns the name that an exported function has before the linker makes its alias.
 macro_rules! symbol {
-    ($name:literal) => {
-        concat!("_", $name)
+    ($name:ident) => {
+        concat!("_", stringify!($name))
     };
 }
 

@@ -9,24 +9,15 @@ use dat_api::object::ia::Ia;
 use dat_api::object::steps::Begun;
 use dat_api::{CancellationDisabled, DatReturn, Handle, Kind, Result, ReturnType, Subtype};
 
-use crate::abi::{
-    DAT_AGENT_FUNC, DAT_CNO_HANDLE, DAT_CNO_PARAM, DAT_CNO_PARAM_MASK, DAT_EVD_HANDLE,
-    DAT_IA_HANDLE, DAT_OS_WAIT_PROXY_AGENT, DAT_RETURN, DAT_TIMEOUT, DAT_TIMEOUT_INFINITE,
-};
+use crate::abi::*;
+use crate::face::call::{Named, call};
 use crate::face::cancel::{self, Place};
-use crate::face::frame::{bad_argument, control};
-use crate::face::handles::{bare, invalid, named, or_null, ours, pin};
-use crate::face::output::{Output, query_output};
+use crate::face::frame::bad_argument;
+use crate::face::handles::{bare, invalid, or_null, ours};
+use crate::face::output::Out;
 use crate::face::refused::cno_wait_failed;
-use crate::face::subject::on;
-use crate::providers::dispatch::{foreign, foreign_wait};
+use crate::providers::dispatch::foreign_wait;
 use crate::version;
-
-const WHICH: Subtype = Subtype::InvalidHandleCno;
-
-fn cno(handle: DAT_CNO_HANDLE) -> Result<Pinned<Cno>> {
-    pin(handle, WHICH)
-}
 
 /// Converts an agent. Returns `None` if it has no function.
 fn agent(agent: DAT_OS_WAIT_PROXY_AGENT) -> Result<Option<Agent>> {
@@ -64,80 +55,46 @@ fn described(agent: Option<&Agent>) -> DAT_OS_WAIT_PROXY_AGENT {
     }
 }
 
-#[unsafe(export_name = symbol!("dat_cno_create"))]
-pub unsafe extern "C" fn dat_cno_create(
-    ia_handle: DAT_IA_HANDLE,
-    agent: DAT_OS_WAIT_PROXY_AGENT,
-    cno_handle: *mut DAT_CNO_HANDLE,
-) -> DAT_RETURN {
-    foreign!(ia_handle.cno_create_func(ia_handle, agent, cno_handle));
-    control("dat_cno_create", on("ia", ia_handle), || {
-        let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
-        // SAFETY: the contract of `exports`.
-        let place = unsafe { Output::new(cno_handle, Subtype::InvalidArg3) }?;
+call!(
+    dat_cno_create,
+    |ia: Pinned<Ia>, agent: DAT_OS_WAIT_PROXY_AGENT, cno_handle: Out<DAT_CNO_HANDLE>| {
+        let place = cno_handle.required(Subtype::InvalidArg3)?;
         let agent = self::agent(agent)?;
         place.set_handle(Cno::create(&ia.to_arc(), agent)?.handle());
         Ok(())
-    })
-}
-
-#[unsafe(export_name = symbol!("dat_cno_modify_agent"))]
-pub unsafe extern "C" fn dat_cno_modify_agent(
-    cno_handle: DAT_CNO_HANDLE,
-    agent: DAT_OS_WAIT_PROXY_AGENT,
-) -> DAT_RETURN {
-    foreign!(cno_handle.cno_modify_agent_func(cno_handle, agent));
-    control("dat_cno_modify_agent", on("cno", cno_handle), || {
-        let cno = cno(cno_handle)?;
-        cno.to_arc().set_agent(self::agent(agent)?)
-    })
-}
-
-#[unsafe(export_name = symbol!("dat_cno_query"))]
-pub unsafe extern "C" fn dat_cno_query(
-    cno_handle: DAT_CNO_HANDLE,
-    cno_param_mask: DAT_CNO_PARAM_MASK,
-    cno_param: *mut DAT_CNO_PARAM,
-) -> DAT_RETURN {
-    foreign!(cno_handle.cno_query_func(cno_handle, cno_param_mask, cno_param));
-    control("dat_cno_query", on("cno", cno_handle), || {
-        let cno = cno(cno_handle)?;
-        // SAFETY: the contract of `exports`.
-        let place = unsafe { query_output(cno_param_mask, version::CNO_FIELDS, cno_param) }?;
-        let info = cno.query();
-        place.set(version::cno_param(
-            bare(info.ia),
-            described(info.agent.as_ref()),
-        ));
-        Ok(())
-    })
-}
-
-#[unsafe(export_name = symbol!("dat_cno_free"))]
-pub unsafe extern "C" fn dat_cno_free(cno_handle: DAT_CNO_HANDLE) -> DAT_RETURN {
-    foreign!(cno_handle.cno_free_func(cno_handle));
-    control("dat_cno_free", on("cno", cno_handle), || {
-        Cno::free(named(cno_handle, Kind::Cno, WHICH)?)
-    })
-}
-
-fn set(place: Option<Output<DAT_EVD_HANDLE>>, evd: Option<Handle>) {
-    if let Some(place) = place {
-        place.set(or_null(evd));
     }
-}
+);
+
+call!(
+    dat_cno_modify_agent,
+    |cno: Pinned<Cno>, agent: DAT_OS_WAIT_PROXY_AGENT| {
+        cno.to_arc().set_agent(self::agent(agent)?)
+    }
+);
+
+call!(
+    dat_cno_query,
+    |cno: Pinned<Cno>, mask: DAT_CNO_PARAM_MASK, param: Out<DAT_CNO_PARAM>| {
+        param.answer(mask, version::CNO_FIELDS, || {
+            let info = cno.query();
+            version::cno_param(bare(info.ia), described(info.agent.as_ref()))
+        })
+    }
+);
+
+call!(dat_cno_free, |cno: Named<Cno>| Cno::free(cno.0));
 
 /// Succeeds without an EVD if the IA is being closed or the last EVD was freed.
 ///
 /// This call is a cancellation point. While it sleeps or calls another provider,
 /// its frame holds nothing that needs a drop.
-#[unsafe(export_name = symbol!("dat_cno_wait"))]
+#[unsafe(export_name = symbol!(dat_cno_wait))]
 pub unsafe extern "C-unwind" fn dat_cno_wait(
     cno_handle: DAT_CNO_HANDLE,
     timeout: DAT_TIMEOUT,
     evd_handle: *mut DAT_EVD_HANDLE,
 ) -> DAT_RETURN {
-    foreign_wait!(cno_handle.cno_wait_func(cno_handle, timeout, evd_handle));
+    foreign_wait!(dat_cno_wait(cno_handle, timeout, evd_handle));
     let state = CancellationDisabled::begin();
     let mut place = Place::uninit();
     // SAFETY: the caller has the same contract.
@@ -148,10 +105,7 @@ pub unsafe extern "C-unwind" fn dat_cno_wait(
         None => unsafe { cancel::finish(&mut place, state) }.unwrap_or(Err(PANICKED)),
     };
     // SAFETY: the contract of `exports`.
-    set(
-        unsafe { Output::optional(evd_handle) },
-        waited.ok().flatten(),
-    );
+    unsafe { Out::new(evd_handle) }.set(or_null(waited.ok().flatten()));
     CancellationDisabled::end(state);
     match waited {
         Ok(_) => DatReturn::SUCCESS.bits(),
@@ -179,7 +133,7 @@ unsafe fn first_poll(
 ) -> Option<Result<Option<Handle>, DatReturn>> {
     let polled = catch_unwind(AssertUnwindSafe(|| {
         let Some(cno) = ours(cno_handle).filter(|cno| cno.kind() == Some(Kind::Cno)) else {
-            return Some(Err(invalid(WHICH)));
+            return Some(Err(invalid(Subtype::InvalidHandleCno)));
         };
         if evd_handle.is_null() {
             let (kind, which) = (ReturnType::InvalidParameter, Subtype::InvalidArg3);

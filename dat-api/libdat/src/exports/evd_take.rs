@@ -8,21 +8,19 @@ use dat_api::handle::{self, NotOwned, Owned};
 use dat_api::object::evd::{self, Evd, PeekedEvent, Timeout, Waited};
 use dat_api::object::steps::Begun;
 use dat_api::types::Event;
-use dat_api::{CancellationDisabled, DatReturn, EvdRefusal, ReturnType, Subtype};
+use dat_api::{CancellationDisabled, DatReturn, EvdRefusal, Kind, ReturnType, Subtype};
 
-use crate::abi::{
-    DAT_COUNT, DAT_EVD_HANDLE, DAT_EVENT, DAT_RETURN, DAT_TIMEOUT, DAT_TIMEOUT_INFINITE,
-};
+use crate::abi::*;
 use crate::face::attributes::count;
 use crate::face::cancel::{self, Place};
 use crate::face::event;
-use crate::face::handles::{invalid, ours};
-use crate::face::refused::{evd_refused, no_event, null_result};
+use crate::face::handles::{invalid, names, ours};
+use crate::face::refused::{evd_refused, no_event, not_owned, null_result};
 use crate::face::subject::{on, on_object};
-use crate::providers::hot;
+use crate::providers::dispatch::{foreign, foreign_wait};
 use crate::version;
 
-const BAD_EVD: DatReturn = invalid(super::evd::WHICH);
+const BAD_EVD: DatReturn = invalid(names(Kind::Evd).which);
 
 /// Takes exclusive ownership of the EVD for this call.
 fn own(handle: DAT_EVD_HANDLE) -> Result<Owned<Evd>, DatReturn> {
@@ -42,7 +40,7 @@ fn own(handle: DAT_EVD_HANDLE) -> Result<Owned<Evd>, DatReturn> {
     })
 }
 
-#[unsafe(export_name = symbol!("dat_evd_dequeue"))]
+#[unsafe(export_name = symbol!(dat_evd_dequeue))]
 pub unsafe extern "C" fn dat_evd_dequeue(
     evd_handle: DAT_EVD_HANDLE,
     event: *mut DAT_EVENT,
@@ -102,8 +100,10 @@ unsafe extern "C" fn dequeue_not_owned(
         Ok(owned) if event.is_null() => no_event(owned),
         // SAFETY: the caller has the same contract.
         Ok(owned) => unsafe { dequeue_slow(owned, event) },
-        // SAFETY: the caller has the same contract.
-        Err(code) => unsafe { hot::dequeue(evd_handle, event, version::code(code)) },
+        Err(code) => {
+            foreign!(dat_evd_dequeue(evd_handle, event));
+            not_owned("dat_evd_dequeue", evd_handle, version::code(code))
+        }
     }
 }
 
@@ -128,7 +128,7 @@ unsafe extern "C" fn dequeue_slow(owned: Owned<Evd>, event: *mut DAT_EVENT) -> D
 
 /// This call is a cancellation point. While it sleeps or calls another provider,
 /// its frame holds nothing that needs a drop.
-#[unsafe(export_name = symbol!("dat_evd_wait"))]
+#[unsafe(export_name = symbol!(dat_evd_wait))]
 pub unsafe extern "C-unwind" fn dat_evd_wait(
     evd_handle: DAT_EVD_HANDLE,
     timeout: DAT_TIMEOUT,
@@ -294,8 +294,8 @@ unsafe extern "C-unwind" fn wait_slow(
         FirstPoll::Over(code) => code,
         FirstPoll::Refused(refusal) => evd_refused(WAIT, on("evd", evd_handle), refusal),
         FirstPoll::NotOurs(code) => {
-            // SAFETY: the caller has the same contract.
-            unsafe { hot::wait(evd_handle, timeout, threshold, event, nmore, code) }
+            foreign_wait!(dat_evd_wait(evd_handle, timeout, threshold, event, nmore));
+            not_owned(WAIT, evd_handle, code)
         }
         FirstPoll::Waits => {
             let state = CancellationDisabled::begin();

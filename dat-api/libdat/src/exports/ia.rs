@@ -2,22 +2,17 @@
 
 use core::ffi::CStr;
 
+use dat_api::handle::Pinned;
 use dat_api::object::ia::{AsyncEvd, Ia, OpenRequest};
 use dat_api::{DatError, DatReturn, Kind, Result, ReturnType, Subtype};
 
-use crate::abi::{
-    DAT_BOOLEAN, DAT_CLOSE_ABRUPT_FLAG, DAT_CLOSE_FLAGS, DAT_CLOSE_GRACEFUL_FLAG, DAT_COUNT,
-    DAT_EVD_ASYNC_EXISTS, DAT_EVD_HANDLE, DAT_EVD_OUT_OF_SCOPE, DAT_FALSE, DAT_HANDLE_NULL,
-    DAT_IA_ATTR, DAT_IA_ATTR_MASK, DAT_IA_FIELD_ALL, DAT_IA_HANDLE, DAT_NAME_MAX_LENGTH,
-    DAT_NAME_PTR, DAT_PROVIDER_ATTR, DAT_PROVIDER_ATTR_MASK, DAT_PROVIDER_FIELD_ALL, DAT_RETURN,
-    DAT_THREADSAFE, DAT_UINT32, DAT_VERSION_MAJOR, DAT_VERSION_MINOR,
-};
+use crate::abi::*;
+use crate::face::call::call;
 use crate::face::frame::{bad_argument, control, forwarding, require, require_with};
-use crate::face::handles::{bare, named, pin};
-use crate::face::output::{Output, require_known};
+use crate::face::handles::{bare, named, named_as, to_c};
+use crate::face::output::{Out, require_known};
 use crate::face::subject::{Subject, on};
 use crate::face::{attributes, debug};
-use crate::providers::dispatch::foreign;
 use crate::providers::foreign::Found;
 use crate::providers::{Key, dispatch, foreign, guest};
 use crate::version::{self, VERSION};
@@ -47,7 +42,7 @@ unsafe fn name<'a>(name: DAT_NAME_PTR) -> Result<&'a [u8]> {
     Ok(unsafe { CStr::from_ptr(name) }.to_bytes())
 }
 
-#[unsafe(export_name = symbol!("dat_ia_openv"))]
+#[unsafe(export_name = symbol!(dat_ia_openv))]
 pub unsafe extern "C" fn dat_ia_openv(
     provider: DAT_NAME_PTR,
     asynch_evd_min_qlen: DAT_COUNT,
@@ -144,7 +139,7 @@ impl Opening<'_> {
     unsafe fn run(&self, source: &Source) -> Result<()> {
         require_ia_pointer(self.ia)?;
         // SAFETY: required of the caller.
-        let evd_place = unsafe { Output::new(self.async_evd, Subtype::InvalidArg3) }?;
+        let evd_place = unsafe { Out::new(self.async_evd) }.required(Subtype::InvalidArg3)?;
         // SAFETY: not null, so it can be read by the contract.
         let given = unsafe { self.async_evd.read_unaligned() };
         let async_evd = if given == DAT_HANDLE_NULL {
@@ -158,7 +153,7 @@ impl Opening<'_> {
         } else if given == DAT_EVD_ASYNC_EXISTS {
             AsyncEvd::Elsewhere
         } else {
-            AsyncEvd::Existing(named(given, Kind::Evd, Subtype::InvalidHandleEvdAsync)?)
+            AsyncEvd::Existing(named_as(given, Kind::Evd, Subtype::InvalidHandleEvdAsync)?)
         };
         let name = str::from_utf8(&self.key.name).map_err(|_| {
             DatError::new(
@@ -188,9 +183,7 @@ impl Opening<'_> {
             (_, None) => {}
         }
         // SAFETY: not null, and writable by the contract.
-        if let Some(place) = unsafe { Output::optional(self.ia) } {
-            place.set_handle(ia.handle());
-        }
+        unsafe { Out::new(self.ia) }.set(to_c(ia.handle()));
         if let Source::Guest(entry) = source {
             // The other registry reads the adapter's name from this table.
             // SAFETY: the table is a copy of the provider's table, and is never
@@ -204,7 +197,7 @@ impl Opening<'_> {
 /// Stands in the provider table in the place of [`dat_ia_openv`]. The calling
 /// registry has already compared the key, and may have supplied instance data for
 /// the name.
-pub(crate) unsafe extern "C" fn open(
+pub(crate) unsafe extern "C" fn dat_ia_open(
     provider: DAT_NAME_PTR,
     asynch_evd_min_qlen: DAT_COUNT,
     asynch_evd_handle: *mut DAT_EVD_HANDLE,
@@ -237,46 +230,26 @@ pub(crate) unsafe extern "C" fn open(
     })
 }
 
-#[unsafe(export_name = symbol!("dat_ia_query"))]
-pub unsafe extern "C" fn dat_ia_query(
-    ia_handle: DAT_IA_HANDLE,
-    async_evd_handle: *mut DAT_EVD_HANDLE,
-    ia_attr_mask: DAT_IA_ATTR_MASK,
-    ia_attr: *mut DAT_IA_ATTR,
-    provider_attr_mask: DAT_PROVIDER_ATTR_MASK,
-    provider_attr: *mut DAT_PROVIDER_ATTR,
-) -> DAT_RETURN {
-    foreign!(ia_handle.ia_query_func(
-        ia_handle,
-        async_evd_handle,
-        ia_attr_mask,
-        ia_attr,
-        provider_attr_mask,
-        provider_attr
-    ));
-    control("dat_ia_query", on("ia", ia_handle), || {
-        let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
-        require_known(ia_attr_mask, DAT_IA_FIELD_ALL, Subtype::InvalidArg3)?;
-        require_known(
-            provider_attr_mask,
-            DAT_PROVIDER_FIELD_ALL,
-            Subtype::InvalidArg5,
-        )?;
-        let ia_place = match ia_attr_mask {
+call!(
+    dat_ia_query,
+    |ia: Pinned<Ia>,
+     async_evd_handle: Out<DAT_EVD_HANDLE>,
+     ia_mask: DAT_IA_ATTR_MASK,
+     ia_attr: Out<DAT_IA_ATTR>,
+     provider_mask: DAT_PROVIDER_ATTR_MASK,
+     provider_attr: Out<DAT_PROVIDER_ATTR>| {
+        require_known(ia_mask, DAT_IA_FIELD_ALL, Subtype::InvalidArg3)?;
+        require_known(provider_mask, DAT_PROVIDER_FIELD_ALL, Subtype::InvalidArg5)?;
+        let ia_place = match ia_mask {
             0 => None,
-            // SAFETY: the contract of `exports`.
-            _ => Some(unsafe { Output::new(ia_attr, Subtype::InvalidArg4) }?),
+            _ => Some(ia_attr.required(Subtype::InvalidArg4)?),
         };
-        let provider_place = match provider_attr_mask {
+        let provider_place = match provider_mask {
             0 => None,
-            // SAFETY: the contract of `exports`.
-            _ => Some(unsafe { Output::new(provider_attr, Subtype::InvalidArg6) }?),
+            _ => Some(provider_attr.required(Subtype::InvalidArg6)?),
         };
         let info = ia.query();
-        // SAFETY: the contract of `exports`.
-        if let Some(place) = unsafe { Output::optional(async_evd_handle) } {
-            place.set(info.async_evd.map_or(DAT_EVD_OUT_OF_SCOPE, bare));
-        }
+        async_evd_handle.set(info.async_evd.map_or(DAT_EVD_OUT_OF_SCOPE, bare));
         if let Some(place) = ia_place {
             place.set(attributes::ia(&info.ia));
         }
@@ -284,8 +257,8 @@ pub unsafe extern "C" fn dat_ia_query(
             place.set(attributes::provider(&info));
         }
         Ok(())
-    })
-}
+    }
+);
 
 /// Stands in the provider table for another registry in the place of
 /// [`dat_ia_query`]. A registry of a later version queries all fields of its version
@@ -312,7 +285,7 @@ pub(crate) unsafe extern "C" fn query_for_registry(
     }
 }
 
-#[unsafe(export_name = symbol!("dat_ia_close"))]
+#[unsafe(export_name = symbol!(dat_ia_close))]
 pub unsafe extern "C" fn dat_ia_close(
     ia_handle: DAT_IA_HANDLE,
     close_flags: DAT_CLOSE_FLAGS,
@@ -322,7 +295,7 @@ pub unsafe extern "C" fn dat_ia_close(
         return unsafe { foreign::close(table, ia_handle, close_flags) };
     }
     control("dat_ia_close", on("ia", ia_handle), || {
-        let ia = named(ia_handle, Kind::Ia, Subtype::InvalidHandleIa)?;
+        let ia = named(ia_handle, Kind::Ia)?;
         let counted = debug::counters(ia);
         let graceful = graceful(close_flags)?;
         // SAFETY: by the contract of `exports` no thread posts to the objects

@@ -1,23 +1,18 @@
 //! Local memory regions.
 
+use dat_api::handle::Pinned;
 use dat_api::object::ia::Ia;
 use dat_api::object::lmr::{self, Lmr, MemoryKind};
 use dat_api::object::pz::Pz;
 use dat_api::types::MemPrivileges;
 use dat_api::{Kind, Result, Subtype};
 
-use crate::abi::{
-    DAT_IA_HANDLE, DAT_LMR_CONTEXT, DAT_LMR_FIELD_ALL, DAT_LMR_HANDLE, DAT_LMR_PARAM,
-    DAT_LMR_PARAM_MASK, DAT_LMR_TRIPLET, DAT_MEM_PRIV_FLAGS, DAT_MEM_TYPE, DAT_MEM_TYPE_LMR,
-    DAT_MEM_TYPE_SHARED_VIRTUAL, DAT_MEM_TYPE_VIRTUAL, DAT_PZ_HANDLE, DAT_REGION_DESCRIPTION,
-    DAT_RETURN, DAT_RMR_CONTEXT, DAT_SHARED_MEMORY, DAT_VADDR, DAT_VLEN,
-};
-use crate::face::frame::{bad_argument, control, require, require_with};
+use crate::abi::*;
+use crate::face::call::{Named, call};
+use crate::face::frame::{bad_argument, require, require_with};
 use crate::face::handles::{bare, named, pin};
-use crate::face::output::{Output, query_output};
+use crate::face::output::Out;
 use crate::face::strings;
-use crate::face::subject::on;
-use crate::providers::dispatch::foreign;
 use crate::version;
 
 /// Converts the description of the memory to register.
@@ -40,7 +35,7 @@ unsafe fn memory(
             // SAFETY: the type selects this member, as required of the caller.
             let source = unsafe { region.for_lmr_handle };
             Ok(MemoryKind::Lmr {
-                source: named(source, Kind::Lmr, Subtype::InvalidHandleLmr)?,
+                source: named(source, Kind::Lmr)?,
             })
         }
         DAT_MEM_TYPE_SHARED_VIRTUAL => {
@@ -73,11 +68,11 @@ unsafe fn memory(
 
 /// The result pointers of `dat_lmr_create`. Each may be null.
 pub(crate) struct Created {
-    pub(crate) lmr_handle: *mut DAT_LMR_HANDLE,
-    pub(crate) lmr_context: *mut DAT_LMR_CONTEXT,
-    pub(crate) rmr_context: *mut DAT_RMR_CONTEXT,
-    pub(crate) registered_length: *mut DAT_VLEN,
-    pub(crate) registered_address: *mut DAT_VADDR,
+    pub(crate) lmr_handle: Out<DAT_LMR_HANDLE>,
+    pub(crate) lmr_context: Out<DAT_LMR_CONTEXT>,
+    pub(crate) rmr_context: Out<DAT_RMR_CONTEXT>,
+    pub(crate) registered_length: Out<DAT_VLEN>,
+    pub(crate) registered_address: Out<DAT_VADDR>,
 }
 
 /// Registers memory.
@@ -85,7 +80,7 @@ pub(crate) struct Created {
 /// # Safety
 /// The contract of `exports`.
 pub(crate) unsafe fn create(
-    ia_handle: DAT_IA_HANDLE,
+    ia: &Pinned<Ia>,
     mem_type: DAT_MEM_TYPE,
     region_description: DAT_REGION_DESCRIPTION,
     length: DAT_VLEN,
@@ -93,8 +88,7 @@ pub(crate) unsafe fn create(
     privileges: DAT_MEM_PRIV_FLAGS,
     created: &Created,
 ) -> Result<()> {
-    let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
-    let pz = pin::<Pz>(pz_handle, Subtype::InvalidHandlePz)?;
+    let pz = pin::<Pz>(pz_handle)?;
     let privileges = self::privileges(privileges, version::PRIVILEGES, Subtype::InvalidArg6)?;
     // SAFETY: the contract of `exports`.
     let memory = unsafe { memory(mem_type, region_description, length) }?;
@@ -104,14 +98,11 @@ pub(crate) unsafe fn create(
     // `to_c` sets the provider table even if the caller does not want the
     // handle.
     let handle = crate::face::handles::to_c(lmr.handle());
-    // SAFETY: the contract of `exports`.
-    unsafe {
-        set(created.lmr_handle, handle);
-        set(created.lmr_context, info.lmr_context);
-        set(created.rmr_context, info.rmr_context);
-        set(created.registered_length, info.registered_size);
-        set(created.registered_address, info.registered_address);
-    }
+    created.lmr_handle.set(handle);
+    created.lmr_context.set(info.lmr_context);
+    created.rmr_context.set(info.rmr_context);
+    created.registered_length.set(info.registered_size);
+    created.registered_address.set(info.registered_address);
     Ok(())
 }
 
@@ -138,17 +129,6 @@ pub(crate) fn privileges(
                 ),
             )
         })
-}
-
-/// Writes a result unless its pointer is null.
-///
-/// # Safety
-/// As for [`Output::new`].
-unsafe fn set<T>(place: *mut T, value: T) {
-    // SAFETY: required of the caller.
-    if let Some(place) = unsafe { Output::optional(place) } {
-        place.set(value);
-    }
 }
 
 fn param(lmr: &Lmr) -> DAT_LMR_PARAM {
@@ -203,29 +183,14 @@ fn param(lmr: &Lmr) -> DAT_LMR_PARAM {
     }
 }
 
-#[unsafe(export_name = symbol!("dat_lmr_query"))]
-pub unsafe extern "C" fn dat_lmr_query(
-    lmr_handle: DAT_LMR_HANDLE,
-    lmr_param_mask: DAT_LMR_PARAM_MASK,
-    lmr_param: *mut DAT_LMR_PARAM,
-) -> DAT_RETURN {
-    foreign!(lmr_handle.lmr_query_func(lmr_handle, lmr_param_mask, lmr_param));
-    control("dat_lmr_query", on("lmr", lmr_handle), || {
-        let lmr = pin::<Lmr>(lmr_handle, Subtype::InvalidHandleLmr)?;
-        // SAFETY: the contract of `exports`.
-        let place = unsafe { query_output(lmr_param_mask, DAT_LMR_FIELD_ALL, lmr_param) }?;
-        place.set(param(&lmr));
-        Ok(())
-    })
-}
+call!(
+    dat_lmr_query,
+    |lmr: Pinned<Lmr>, mask: DAT_LMR_PARAM_MASK, place: Out<DAT_LMR_PARAM>| {
+        place.answer(mask, DAT_LMR_FIELD_ALL, || param(&lmr))
+    }
+);
 
-#[unsafe(export_name = symbol!("dat_lmr_free"))]
-pub unsafe extern "C" fn dat_lmr_free(lmr_handle: DAT_LMR_HANDLE) -> DAT_RETURN {
-    foreign!(lmr_handle.lmr_free_func(lmr_handle));
-    control("dat_lmr_free", on("lmr", lmr_handle), || {
-        Lmr::free(named(lmr_handle, Kind::Lmr, Subtype::InvalidHandleLmr)?)
-    })
-}
+call!(dat_lmr_free, |lmr: Named<Lmr>| Lmr::free(lmr.0));
 
 /// Checks the segments. Nothing else is needed, because DMA is cache-coherent on
 /// all supported hosts.
@@ -233,11 +198,11 @@ pub unsafe extern "C" fn dat_lmr_free(lmr_handle: DAT_LMR_HANDLE) -> DAT_RETURN 
 /// # Safety
 /// `local_segments` leads to as many readable segments as `num_segments` says.
 unsafe fn sync(
-    ia_handle: DAT_IA_HANDLE,
+    ia: &Pinned<Ia>,
     local_segments: *const DAT_LMR_TRIPLET,
     num_segments: DAT_VLEN,
 ) -> Result<()> {
-    let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?.to_arc();
+    let ia = ia.to_arc();
     let is_there = num_segments == 0 || !local_segments.is_null();
     require_with(is_there, Subtype::InvalidArg2, || {
         format!(
@@ -259,28 +224,18 @@ unsafe fn sync(
     Ok(())
 }
 
-#[unsafe(export_name = symbol!("dat_lmr_sync_rdma_read"))]
-pub unsafe extern "C" fn dat_lmr_sync_rdma_read(
-    ia_handle: DAT_IA_HANDLE,
-    local_segments: *const DAT_LMR_TRIPLET,
-    num_segments: DAT_VLEN,
-) -> DAT_RETURN {
-    foreign!(ia_handle.lmr_sync_rdma_read_func(ia_handle, local_segments, num_segments));
-    control("dat_lmr_sync_rdma_read", on("ia", ia_handle), || {
+call!(
+    dat_lmr_sync_rdma_read,
+    |ia: Pinned<Ia>, segments: *const DAT_LMR_TRIPLET, num_segments: DAT_VLEN| {
         // SAFETY: the contract of `exports`.
-        unsafe { sync(ia_handle, local_segments, num_segments) }
-    })
-}
+        unsafe { sync(&ia, segments, num_segments) }
+    }
+);
 
-#[unsafe(export_name = symbol!("dat_lmr_sync_rdma_write"))]
-pub unsafe extern "C" fn dat_lmr_sync_rdma_write(
-    ia_handle: DAT_IA_HANDLE,
-    local_segments: *const DAT_LMR_TRIPLET,
-    num_segments: DAT_VLEN,
-) -> DAT_RETURN {
-    foreign!(ia_handle.lmr_sync_rdma_write_func(ia_handle, local_segments, num_segments));
-    control("dat_lmr_sync_rdma_write", on("ia", ia_handle), || {
+call!(
+    dat_lmr_sync_rdma_write,
+    |ia: Pinned<Ia>, segments: *const DAT_LMR_TRIPLET, num_segments: DAT_VLEN| {
         // SAFETY: the contract of `exports`.
-        unsafe { sync(ia_handle, local_segments, num_segments) }
-    })
-}
+        unsafe { sync(&ia, segments, num_segments) }
+    }
+);

@@ -3,7 +3,8 @@
 //!
 //! The headers in `include/dat` document each call. The functions here resolve
 //! handles to objects, check pointers and masks, convert arguments, and call the
-//! object in `dat_api::object`.
+//! object in `dat_api::object`. Most are defined by `face::call`; posts, waits
+//! and calls that are found by a name are written out.
 //!
 //! # Safety
 //!
@@ -24,23 +25,19 @@
     clippy::missing_safety_doc,
     reason = "one contract for all, in the module's documentation"
 )]
-#![allow(
-    clippy::too_many_arguments,
-    reason = "the signatures are those of the headers"
-)]
 
 mod cno;
 mod context;
-pub(crate) mod cr;
+mod cr;
 mod ep;
-pub(crate) mod ep_connect;
-mod ep_post;
+mod ep_connect;
 mod ep_state;
 mod evd;
 mod evd_take;
 mod evd_timestamped;
 pub(crate) mod ia;
 pub(crate) mod lmr;
+mod post;
 mod provider;
 mod psp;
 mod pz;
@@ -56,13 +53,13 @@ pub use context::*;
 pub use cr::*;
 pub use ep::*;
 pub use ep_connect::*;
-pub use ep_post::*;
 pub use ep_state::*;
 pub use evd::*;
 pub use evd_take::*;
 pub use evd_timestamped::*;
 pub use ia::*;
 pub use lmr::*;
+pub use post::*;
 pub use provider::*;
 pub use psp::*;
 pub use pz::*;

@@ -13,7 +13,7 @@ use crate::providers::{Key, guest};
 
 /// Registers the key with the calling registry. `instance_data` has the format of
 /// this library's dat.conf: `"DEVICE PORT [KEY=VALUE…]"`.
-#[unsafe(export_name = symbol!("dat_provider_init"))]
+#[unsafe(export_name = symbol!(dat_provider_init))]
 pub unsafe extern "C" fn dat_provider_init(
     provider_info: *const DAT_PROVIDER_INFO,
     instance_data: *const c_char,
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn dat_provider_init(
 }
 
 /// Removes the registry entry again.
-#[unsafe(export_name = symbol!("dat_provider_fini"))]
+#[unsafe(export_name = symbol!(dat_provider_fini))]
 pub unsafe extern "C" fn dat_provider_fini(provider_info: *const DAT_PROVIDER_INFO) {
     control("dat_provider_fini", Subject::Nothing, || {
         // SAFETY: the contract of `exports`.

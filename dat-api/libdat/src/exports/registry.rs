@@ -6,10 +6,10 @@ use dat_api::options::Options;
 use dat_api::registry;
 use dat_api::{Result, Subtype};
 
-use crate::abi::{DAT_COUNT, DAT_PROVIDER, DAT_PROVIDER_INFO, DAT_RETURN};
+use crate::abi::*;
 use crate::face::debug;
 use crate::face::frame::{bad_argument, control, require, require_with};
-use crate::face::output::Output;
+use crate::face::output::Out;
 use crate::face::strings::copy;
 use crate::face::subject::Subject;
 use crate::providers::{Key, dynamic};
@@ -19,7 +19,7 @@ use crate::version::VERSION;
 /// `entries_returned`. Without room for one, or in strict mode without room for
 /// all, the call returns `DAT_INVALID_PARAMETER` and the number of all entries,
 /// with which the caller retries.
-#[unsafe(export_name = symbol!("dat_registry_list_providers"))]
+#[unsafe(export_name = symbol!(dat_registry_list_providers))]
 pub unsafe extern "C" fn dat_registry_list_providers(
     max_to_return: DAT_COUNT,
     entries_returned: *mut DAT_COUNT,
@@ -28,7 +28,7 @@ pub unsafe extern "C" fn dat_registry_list_providers(
     control("dat_registry_list_providers", Subject::Nothing, || {
         debug::follow_library();
         // SAFETY: the contract of `exports`.
-        let counted = unsafe { Output::new(entries_returned, Subtype::InvalidArg2) }?;
+        let counted = unsafe { Out::new(entries_returned) }.required(Subtype::InvalidArg2)?;
         let room = usize::try_from(max_to_return).map_err(|_| {
             bad_argument(
                 Subtype::InvalidArg1,
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn dat_registry_list_providers(
                 // `room` elements.
                 let place = unsafe { dat_provider_list.add(at).read_unaligned() };
                 // SAFETY: the contract of `exports`.
-                unsafe { Output::new(place, Subtype::InvalidArg3) }
+                unsafe { Out::new(place) }.required(Subtype::InvalidArg3)
             })
             .collect::<Result<Vec<_>, _>>()?;
         // A program that the call succeeds for reads as many entries as this says.
@@ -123,7 +123,7 @@ unsafe fn read(
 
 /// Registers a provider: `dat_ia_open` finds its name from then on. The table
 /// must stay valid until the entry is removed; the key is copied.
-#[unsafe(export_name = symbol!("dat_registry_add_provider"))]
+#[unsafe(export_name = symbol!(dat_registry_add_provider))]
 pub unsafe extern "C" fn dat_registry_add_provider(
     provider: *mut DAT_PROVIDER,
     provider_info: *const DAT_PROVIDER_INFO,
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn dat_registry_add_provider(
 }
 
 /// Removes a provider that has no open adapter.
-#[unsafe(export_name = symbol!("dat_registry_remove_provider"))]
+#[unsafe(export_name = symbol!(dat_registry_remove_provider))]
 pub unsafe extern "C" fn dat_registry_remove_provider(
     provider: *mut DAT_PROVIDER,
     provider_info: *const DAT_PROVIDER_INFO,

@@ -1,65 +1,48 @@
 //! Remote memory regions.
 
+use dat_api::handle::Pinned;
 use dat_api::object::ep::Ep;
 use dat_api::object::pz::Pz;
 use dat_api::object::rmr::Rmr;
 use dat_api::types::{CompletionFlags, MemPrivileges};
-use dat_api::{DatError, DatReturn, Kind, Result, ReturnType, Subtype};
+use dat_api::{DatError, DatReturn, Result, ReturnType, Subtype};
 
 use super::lmr::privileges;
-use crate::abi::{
-    DAT_COMPLETION_FLAGS, DAT_EP_HANDLE, DAT_LMR_TRIPLET, DAT_MEM_PRIV_FLAGS, DAT_PZ_HANDLE,
-    DAT_RETURN, DAT_RMR_CONTEXT, DAT_RMR_COOKIE, DAT_RMR_FIELD_ALL, DAT_RMR_HANDLE, DAT_RMR_PARAM,
-    DAT_RMR_PARAM_MASK,
-};
-use crate::face::frame::{control, require};
-use crate::face::handles::{bare, named, pin};
-use crate::face::output::{Output, query_output};
-use crate::face::subject::on;
-use crate::providers::dispatch::foreign;
+use crate::abi::*;
+use crate::face::call::{Named, call};
+use crate::face::frame::require;
+use crate::face::handles::{bare, pin};
+use crate::face::output::Out;
 use crate::version;
 
-#[unsafe(export_name = symbol!("dat_rmr_create"))]
-pub unsafe extern "C" fn dat_rmr_create(
-    pz_handle: DAT_PZ_HANDLE,
-    rmr_handle: *mut DAT_RMR_HANDLE,
-) -> DAT_RETURN {
-    foreign!(pz_handle.rmr_create_func(pz_handle, rmr_handle));
-    control("dat_rmr_create", on("pz", pz_handle), || {
-        let pz = pin::<Pz>(pz_handle, Subtype::InvalidHandlePz)?;
-        // SAFETY: the contract of `exports`.
-        let place = unsafe { Output::new(rmr_handle, Subtype::InvalidArg2) }?;
+call!(
+    dat_rmr_create,
+    |pz: Pinned<Pz>, rmr_handle: Out<DAT_RMR_HANDLE>| {
+        let place = rmr_handle.required(Subtype::InvalidArg2)?;
         place.set_handle(Rmr::create(&pz.to_arc())?.handle());
         Ok(())
-    })
-}
+    }
+);
 
-/// Values that an unbound RMR does not have are returned as 0.
-#[unsafe(export_name = symbol!("dat_rmr_query"))]
-pub unsafe extern "C" fn dat_rmr_query(
-    rmr_handle: DAT_RMR_HANDLE,
-    rmr_param_mask: DAT_RMR_PARAM_MASK,
-    rmr_param: *mut DAT_RMR_PARAM,
-) -> DAT_RETURN {
-    foreign!(rmr_handle.rmr_query_func(rmr_handle, rmr_param_mask, rmr_param));
-    control("dat_rmr_query", on("rmr", rmr_handle), || {
-        let rmr = pin::<Rmr>(rmr_handle, Subtype::InvalidHandleRmr)?;
-        // SAFETY: the contract of `exports`.
-        let place = unsafe { query_output(rmr_param_mask, DAT_RMR_FIELD_ALL, rmr_param) }?;
-        let info = rmr.query();
-        let bound = info.bound.unwrap_or_default();
-        #[allow(clippy::needless_update, reason = "a later version has more members")]
-        place.set(DAT_RMR_PARAM {
-            ia_handle: bare(info.ia),
-            pz_handle: bare(info.pz),
-            lmr_triplet: version::triplet(&bound.segment),
-            mem_priv: bound.privileges.bits(),
-            rmr_context: bound.context,
-            ..version::rmr_param()
-        });
-        Ok(())
-    })
-}
+// Values that an unbound RMR does not have are returned as 0.
+call!(
+    dat_rmr_query,
+    |rmr: Pinned<Rmr>, mask: DAT_RMR_PARAM_MASK, param: Out<DAT_RMR_PARAM>| {
+        param.answer(mask, DAT_RMR_FIELD_ALL, || {
+            let info = rmr.query();
+            let bound = info.bound.unwrap_or_default();
+            #[allow(clippy::needless_update, reason = "a later version has more members")]
+            DAT_RMR_PARAM {
+                ia_handle: bare(info.ia),
+                pz_handle: bare(info.pz),
+                lmr_triplet: version::triplet(&bound.segment),
+                mem_priv: bound.privileges.bits(),
+                rmr_context: bound.context,
+                ..version::rmr_param()
+            }
+        })
+    }
+);
 
 /// The privileges that a bind may open: no atomic operations.
 const IN_WINDOWS: MemPrivileges = MemPrivileges::all().difference(MemPrivileges::REMOTE_ATOMIC);
@@ -75,7 +58,7 @@ pub(crate) struct Bind {
     pub(crate) ep_handle: DAT_EP_HANDLE,
     pub(crate) user_cookie: DAT_RMR_COOKIE,
     pub(crate) completion_flags: DAT_COMPLETION_FLAGS,
-    pub(crate) context: *mut DAT_RMR_CONTEXT,
+    pub(crate) context: Out<DAT_RMR_CONTEXT>,
     pub(crate) context_at: Subtype,
 }
 
@@ -84,9 +67,8 @@ pub(crate) struct Bind {
 ///
 /// # Safety
 /// The contract of `exports`.
-pub(crate) unsafe fn bind(rmr_handle: DAT_RMR_HANDLE, bind: &Bind) -> Result<()> {
-    let rmr = pin::<Rmr>(rmr_handle, Subtype::InvalidHandleRmr)?;
-    let ep = pin::<Ep>(bind.ep_handle, Subtype::InvalidHandleEp)?;
+pub(crate) unsafe fn bind(rmr: &Rmr, bind: &Bind) -> Result<()> {
+    let ep = pin::<Ep>(bind.ep_handle)?;
     require(
         !bind.lmr_triplet.is_null(),
         bind.triplet_at,
@@ -95,8 +77,7 @@ pub(crate) unsafe fn bind(rmr_handle: DAT_RMR_HANDLE, bind: &Bind) -> Result<()>
     // SAFETY: not null, so readable by the contract of `exports`.
     let segment = unsafe { version::local_segments(bind.lmr_triplet)(0) };
     let privileges = privileges(bind.mem_priv, IN_WINDOWS, bind.privileges_at)?;
-    // SAFETY: the contract of `exports`.
-    let place = unsafe { Output::optional(bind.context) };
+    let place = bind.context.optional();
     require(
         place.is_some() || segment.length == 0,
         bind.context_at,
@@ -122,10 +103,4 @@ pub(crate) unsafe fn bind(rmr_handle: DAT_RMR_HANDLE, bind: &Bind) -> Result<()>
     Ok(())
 }
 
-#[unsafe(export_name = symbol!("dat_rmr_free"))]
-pub unsafe extern "C" fn dat_rmr_free(rmr_handle: DAT_RMR_HANDLE) -> DAT_RETURN {
-    foreign!(rmr_handle.rmr_free_func(rmr_handle));
-    control("dat_rmr_free", on("rmr", rmr_handle), || {
-        Rmr::free(named(rmr_handle, Kind::Rmr, Subtype::InvalidHandleRmr)?)
-    })
-}
+call!(dat_rmr_free, |rmr: Named<Rmr>| Rmr::free(rmr.0));

@@ -4,7 +4,7 @@ use core::ffi::c_char;
 
 use dat_api::{DatError, DatReturn, Subtype};
 
-use crate::abi::{DAT_INVALID_PARAMETER, DAT_NO_SUBTYPE, DAT_RETURN, DAT_SUBTYPE_MASK};
+use crate::abi::*;
 use crate::face::refused::{null_result, refuse};
 use crate::face::subject::Subject;
 use crate::version;
@@ -12,7 +12,7 @@ use crate::version;
 /// Returns the enumerators' names of a return code. The subtype's name is empty
 /// if the code has no detail. The class bits are ignored. As in other registries,
 /// the return code for an unknown value has no class bits.
-#[unsafe(export_name = symbol!("dat_strerror"))]
+#[unsafe(export_name = symbol!(dat_strerror))]
 pub unsafe extern "C" fn dat_strerror(
     value: DAT_RETURN,
     major_message: *mut *const c_char,

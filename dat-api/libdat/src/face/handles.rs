@@ -4,7 +4,7 @@
 //! this library's slots. Other handles are refused here. Calls that other
 //! providers also implement look for such a provider first
 //! (`providers::dispatch`); posting and taking events do so only after this
-//! module has refused the handle (`providers::hot`).
+//! module has refused the handle.
 
 use core::ptr;
 
@@ -51,7 +51,7 @@ pub(super) fn refused(handle: DAT_HANDLE, want: Kind, which: Subtype) -> DatErro
     DatError::new(
         ReturnType::InvalidHandle,
         which,
-        cause(handle, article(want)),
+        cause(handle, names(want).article),
     )
 }
 
@@ -70,7 +70,7 @@ fn cause(handle: DAT_HANDLE, want: &str) -> String {
         Some(kind) => {
             format!(
                 "handle {bits:#x} is not {want}: it is {}; pass the handle of {want}",
-                article(kind)
+                names(kind).article
             )
         }
         None if handle.is_of_parent_process() => format!(
@@ -92,35 +92,55 @@ fn cause(handle: DAT_HANDLE, want: &str) -> String {
 pub(super) fn waits_on(handle: DAT_HANDLE) -> String {
     match ours(handle).and_then(Handle::kind) {
         Some(Kind::Cno) => "the CNO is being freed: wait no longer on it".into(),
-        _ => cause(handle, article(Kind::Cno)),
+        _ => cause(handle, names(Kind::Cno).article),
     }
 }
 
-/// Returns the name of a kind with its article.
-fn article(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Cr => "a CR",
-        Kind::Ep => "an EP",
-        Kind::Evd => "an EVD",
-        Kind::Ia => "an IA",
-        Kind::Lmr => "an LMR",
-        Kind::Psp => "a PSP",
-        Kind::Pz => "a PZ",
-        Kind::Rmr => "an RMR",
-        Kind::Rsp => "an RSP",
-        Kind::Cno => "a CNO",
-        Kind::Srq => "an SRQ",
+/// The names of a kind of objects.
+pub(crate) struct Names {
+    /// What messages call a handle that a call is about.
+    pub(crate) label: &'static str,
+    article: &'static str,
+    /// The subtype of the error for a bad handle. For an EVD it is this one, as Linux
+    /// registries have it, where the call does not say what it uses the EVD for.
+    pub(crate) which: Subtype,
+}
+
+/// Returns the names of a kind.
+pub(crate) const fn names(kind: Kind) -> Names {
+    let (label, article, which) = match kind {
+        Kind::Cr => ("cr", "a CR", Subtype::InvalidHandleCr),
+        Kind::Ep => ("ep", "an EP", Subtype::InvalidHandleEp),
+        Kind::Evd => ("evd", "an EVD", Subtype::InvalidHandleEvdRequest),
+        Kind::Ia => ("ia", "an IA", Subtype::InvalidHandleIa),
+        Kind::Lmr => ("lmr", "an LMR", Subtype::InvalidHandleLmr),
+        Kind::Psp => ("psp", "a PSP", Subtype::InvalidHandlePsp),
+        Kind::Pz => ("pz", "a PZ", Subtype::InvalidHandlePz),
+        Kind::Rmr => ("rmr", "an RMR", Subtype::InvalidHandleRmr),
+        Kind::Rsp => ("rsp", "an RSP", Subtype::InvalidHandleRsp),
+        Kind::Cno => ("cno", "a CNO", Subtype::InvalidHandleCno),
+        Kind::Srq => ("srq", "an SRQ", Subtype::InvalidHandleSrq),
+    };
+    Names {
+        label,
+        article,
+        which,
     }
 }
 
 /// Looks up the object of a handle, and pins it for the duration of the call.
-pub(crate) fn pin<T: Object>(handle: DAT_HANDLE, which: Subtype) -> Result<Pinned<T>> {
+pub(crate) fn pin<T: Object>(handle: DAT_HANDLE) -> Result<Pinned<T>> {
+    pin_as(handle, names(T::KIND).which)
+}
+
+/// As [`pin`], with the subtype of the error for a bad handle.
+pub(crate) fn pin_as<T: Object>(handle: DAT_HANDLE, which: Subtype) -> Result<Pinned<T>> {
     ours(handle)
         .and_then(handle::pin::<T>)
         .ok_or_else(|| refused(handle, T::KIND, which))
 }
 
-/// Like [`pin`]; null becomes `None`.
+/// As [`pin_as`]; null becomes `None`.
 pub(crate) fn pin_or_null<T: Object>(
     handle: DAT_HANDLE,
     which: Subtype,
@@ -128,25 +148,26 @@ pub(crate) fn pin_or_null<T: Object>(
     if handle == DAT_HANDLE_NULL {
         return Ok(None);
     }
-    pin(handle, which).map(Some)
+    pin_as(handle, which).map(Some)
 }
 
 /// Checks that a handle names a live object of a kind, without pinning the
 /// object. For calls that free it.
-pub(crate) fn named(handle: DAT_HANDLE, kind: Kind, which: Subtype) -> Result<Handle> {
+pub(crate) fn named(handle: DAT_HANDLE, kind: Kind) -> Result<Handle> {
+    named_as(handle, kind, names(kind).which)
+}
+
+/// As [`named`], with the subtype of the error for a bad handle.
+pub(crate) fn named_as(handle: DAT_HANDLE, kind: Kind, which: Subtype) -> Result<Handle> {
     ours(handle)
         .filter(|handle| handle.kind() == Some(kind))
         .ok_or_else(|| refused(handle, kind, which))
 }
 
-/// Like [`named`]; null becomes `None`.
-pub(crate) fn named_or_null(
-    handle: DAT_HANDLE,
-    kind: Kind,
-    which: Subtype,
-) -> Result<Option<Handle>> {
+/// As [`named`]; null becomes `None`.
+pub(crate) fn named_or_null(handle: DAT_HANDLE, kind: Kind) -> Result<Option<Handle>> {
     if handle == DAT_HANDLE_NULL {
         return Ok(None);
     }
-    named(handle, kind, which).map(Some)
+    named(handle, kind).map(Some)
 }

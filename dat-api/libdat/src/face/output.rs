@@ -9,34 +9,64 @@ use super::handles::to_c;
 use super::refused::null_result;
 use crate::abi::DAT_HANDLE;
 
-/// A checked result pointer, written once after the call has succeeded.
-pub(crate) struct Output<T>(NonNull<T>);
+/// A result pointer of a call.
+#[derive(Clone, Copy)]
+pub struct Out<T>(*mut T);
 
-impl<T> Output<T> {
-    /// Checks the result pointer of an argument.
+impl<T> Out<T> {
+    /// Stores the pointer.
     ///
     /// # Safety
-    /// The pointer is null or leads to memory for a `T` that is writable for the
-    /// duration of the call. It need not be aligned or initialised.
-    pub(crate) unsafe fn new(place: *mut T, argument: Subtype) -> Result<Self> {
-        match NonNull::new(place) {
-            Some(place) => Ok(Self(place)),
+    /// It is null or leads to memory for a `T` that is writable for the duration of the
+    /// call. It need not be aligned or initialised.
+    pub(crate) const unsafe fn new(place: *mut T) -> Self {
+        Self(place)
+    }
+
+    /// Requires that the pointer is not null.
+    pub(crate) fn required(self, argument: Subtype) -> Result<Output<T>> {
+        match NonNull::new(self.0) {
+            Some(place) => Ok(Output(place)),
             None => Err(null_result(argument, "result").into()),
         }
     }
 
-    /// Checks a result pointer that may be null.
-    ///
-    /// # Safety
-    /// As for [`Self::new`].
-    pub(crate) unsafe fn optional(place: *mut T) -> Option<Self> {
-        NonNull::new(place).map(Self)
+    /// Returns the place of the result; `None` if the pointer is null.
+    pub(crate) fn optional(self) -> Option<Output<T>> {
+        NonNull::new(self.0).map(Output)
     }
 
+    /// Writes the result unless the pointer is null.
+    pub(crate) fn set(self, value: T) {
+        if let Some(place) = self.optional() {
+            place.set(value);
+        }
+    }
+
+    /// Answers a query.
+    ///
+    /// # Errors
+    /// The mask has a bit outside `known` (argument 2), or the pointer is null (argument 3).
+    pub(crate) fn answer<M: Into<u64>>(
+        self,
+        mask: M,
+        known: M,
+        value: impl FnOnce() -> T,
+    ) -> Result<()> {
+        require_known(mask, known, Subtype::InvalidArg2)?;
+        let place = self.required(Subtype::InvalidArg3)?;
+        place.set(value());
+        Ok(())
+    }
+}
+
+/// A checked result pointer, written once after the call has succeeded.
+pub(crate) struct Output<T>(NonNull<T>);
+
+impl<T> Output<T> {
     /// Writes the result.
     pub(crate) fn set(self, value: T) {
-        // SAFETY: the callers of `new` and `optional` have guaranteed writable
-        // memory.
+        // SAFETY: `Out::new` was given writable memory.
         unsafe { self.0.write_unaligned(value) }
     }
 }
@@ -61,22 +91,4 @@ pub(crate) fn require_known(
              mask of all fields"
         )
     })
-}
-
-/// Checks the result pointer and the mask of a query.
-///
-/// # Errors
-/// The mask has a bit outside `known` (argument 2), or the pointer is null
-/// (argument 3).
-///
-/// # Safety
-/// As for [`Output::new`].
-pub(crate) unsafe fn query_output<T, M: Into<u64>>(
-    mask: M,
-    known: M,
-    place: *mut T,
-) -> Result<Output<T>> {
-    require_known(mask, known, Subtype::InvalidArg2)?;
-    // SAFETY: required of the caller.
-    unsafe { Output::new(place, Subtype::InvalidArg3) }
 }

@@ -1,83 +1,42 @@
 //! The provider table that the first word of every handle points to.
 
-use crate::abi::DAT_PROVIDER;
+use core::ptr::NonNull;
+
+use crate::abi::*;
 use crate::exports::*;
 use crate::version;
 
-/// The table of this library's calls. The macros of `dat_redirection.h` call
-/// through it, as do registries that load this library as a provider.
-#[allow(clippy::needless_update, reason = "a later version has more calls")]
-pub static PROVIDER: DAT_PROVIDER = DAT_PROVIDER {
-    // One table serves all adapters; `dat_ia_query` returns an adapter's name.
-    device_name: c"".as_ptr(),
-    extension: core::ptr::null_mut(),
-    ia_open_func: Some(open),
-    ia_query_func: Some(dat_ia_query),
-    ia_close_func: Some(dat_ia_close),
-    set_consumer_context_func: Some(dat_set_consumer_context),
-    get_consumer_context_func: Some(dat_get_consumer_context),
-    get_handle_type_func: Some(dat_get_handle_type),
-    cno_create_func: Some(dat_cno_create),
-    cno_modify_agent_func: Some(dat_cno_modify_agent),
-    cno_query_func: Some(dat_cno_query),
-    cno_free_func: Some(dat_cno_free),
-    cno_wait_func: Some(dat_cno_wait),
-    cr_query_func: Some(dat_cr_query),
-    cr_accept_func: Some(dat_cr_accept),
-    cr_reject_func: Some(dat_cr_reject),
-    cr_handoff_func: Some(dat_cr_handoff),
-    evd_create_func: Some(dat_evd_create),
-    evd_query_func: Some(dat_evd_query),
-    evd_modify_cno_func: Some(dat_evd_modify_cno),
-    evd_enable_func: Some(dat_evd_enable),
-    evd_disable_func: Some(dat_evd_disable),
-    evd_wait_func: Some(dat_evd_wait),
-    evd_resize_func: Some(dat_evd_resize),
-    evd_post_se_func: Some(dat_evd_post_se),
-    evd_dequeue_func: Some(dat_evd_dequeue),
-    evd_free_func: Some(dat_evd_free),
-    ep_create_func: Some(dat_ep_create),
-    ep_query_func: Some(dat_ep_query),
-    ep_modify_func: Some(dat_ep_modify),
-    ep_connect_func: Some(dat_ep_connect),
-    ep_dup_connect_func: Some(dat_ep_dup_connect),
-    ep_disconnect_func: Some(dat_ep_disconnect),
-    ep_post_send_func: Some(dat_ep_post_send),
-    ep_post_recv_func: Some(dat_ep_post_recv),
-    ep_post_rdma_read_func: Some(dat_ep_post_rdma_read),
-    ep_post_rdma_write_func: Some(dat_ep_post_rdma_write),
-    ep_get_status_func: Some(dat_ep_get_status),
-    ep_free_func: Some(dat_ep_free),
-    lmr_create_func: Some(dat_lmr_create),
-    lmr_query_func: Some(dat_lmr_query),
-    lmr_free_func: Some(dat_lmr_free),
-    rmr_create_func: Some(dat_rmr_create),
-    rmr_query_func: Some(dat_rmr_query),
-    rmr_bind_func: Some(dat_rmr_bind),
-    rmr_free_func: Some(dat_rmr_free),
-    psp_create_func: Some(dat_psp_create),
-    psp_query_func: Some(dat_psp_query),
-    psp_free_func: Some(dat_psp_free),
-    rsp_create_func: Some(dat_rsp_create),
-    rsp_query_func: Some(dat_rsp_query),
-    rsp_free_func: Some(dat_rsp_free),
-    pz_create_func: Some(dat_pz_create),
-    pz_query_func: Some(dat_pz_query),
-    pz_free_func: Some(dat_pz_free),
-    psp_create_any_func: Some(dat_psp_create_any),
-    ep_reset_func: Some(dat_ep_reset),
-    evd_set_unwaitable_func: Some(dat_evd_set_unwaitable),
-    evd_clear_unwaitable_func: Some(dat_evd_clear_unwaitable),
-    lmr_sync_rdma_read_func: Some(dat_lmr_sync_rdma_read),
-    lmr_sync_rdma_write_func: Some(dat_lmr_sync_rdma_write),
-    ep_create_with_srq_func: Some(dat_ep_create_with_srq),
-    ep_recv_query_func: Some(dat_ep_recv_query),
-    ep_set_watermark_func: Some(dat_ep_set_watermark),
-    srq_create_func: Some(dat_srq_create),
-    srq_free_func: Some(dat_srq_free),
-    srq_post_recv_func: Some(dat_srq_post_recv),
-    srq_query_func: Some(dat_srq_query),
-    srq_resize_func: Some(dat_srq_resize),
-    srq_set_lw_func: Some(dat_srq_set_lw),
-    ..version::PROVIDER
-};
+/// Defines the table of this library, and the functions that read a call's slot of any table.
+macro_rules! table {
+    ($($slot:ident: $type:ident = $call:ident,)*) => {
+        /// The table of this library's calls. The macros of `dat_redirection.h` call
+        /// through it, as do registries that load this library as a provider.
+        #[allow(clippy::needless_update, reason = "a later version has a slot more")]
+        pub static PROVIDER: DAT_PROVIDER = DAT_PROVIDER {
+            // One table serves all adapters; `dat_ia_query` returns an adapter's name.
+            device_name: c"".as_ptr(),
+            extension: core::ptr::null_mut(),
+            $($slot: Some($call),)*
+            ..version::PROVIDER
+        };
+
+        /// The slots of a table, by the names of their calls.
+        #[allow(dead_code, reason = "not every call is forwarded by its name")]
+        pub(crate) mod slot {
+            use super::*;
+
+            $(
+                /// # Safety
+                /// The table is readable.
+                #[inline(always)]
+                pub(crate) unsafe fn $call(table: NonNull<DAT_PROVIDER>) -> $type {
+                    // SAFETY: required of the caller.
+                    unsafe { (*table.as_ptr()).$slot }
+                }
+            )*
+        }
+    };
+}
+
+// The build script has found the slots in the headers.
+include!(concat!(env!("OUT_DIR"), "/slots.rs"));

@@ -14,7 +14,7 @@ use dat_api::{
 };
 
 use super::debug;
-use super::handles::{refused, waits_on};
+use super::handles::{names, refused, waits_on};
 use super::subject::{Subject, on, on_object};
 use crate::abi::{DAT_COUNT, DAT_EVD_HANDLE, DAT_HANDLE, DAT_RETURN};
 use crate::version;
@@ -36,17 +36,11 @@ impl ReturnCodes for Codes {
         let code = refusal.code();
         // Programs post to a full queue in loops.
         if debug::prints_refusals() {
-            let subject = on_object(on.kind().map_or("ep", name_of), on);
+            let label = on.kind().map_or("ep", |kind| names(kind).label);
+            let subject = on_object(label, on);
             debug::failed(call, subject, code, &|| refusal.to_string());
         }
         DatReturn::from_bits(version::code(code))
-    }
-}
-
-fn name_of(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Srq => "srq",
-        _ => "ep",
     }
 }
 
@@ -56,14 +50,11 @@ fn name_of(kind: Kind) -> &'static str {
 pub(crate) extern "C" fn bad_handle(
     call: &'static str,
     kind: Kind,
-    which: Subtype,
     handle: DAT_HANDLE,
 ) -> DAT_RETURN {
-    refuse(
-        call,
-        on(name_of(kind), handle),
-        &refused(handle, kind, which),
-    )
+    let names = names(kind);
+    let error = refused(handle, kind, names.which);
+    refuse(call, on(names.label, handle), &error)
 }
 
 /// Refuses a null segment list with a count other than 0, before the queue is

@@ -274,7 +274,7 @@ pub(crate) unsafe fn close(
     let code = unsafe {
         match (*table.as_ptr()).ia_close_func {
             Some(call) => call(ia, flags),
-            None => super::dispatch::missing("ia_close_func", ia),
+            None => super::dispatch::missing("dat_ia_close", ia),
         }
     };
     let Some(opened) = opened else {

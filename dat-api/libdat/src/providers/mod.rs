@@ -18,7 +18,6 @@ pub(crate) mod dispatch;
 pub(crate) mod dynamic;
 pub(crate) mod foreign;
 pub(crate) mod guest;
-pub(crate) mod hot;
 mod key;
 mod library;
 mod tables;

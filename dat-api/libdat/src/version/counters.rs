@@ -1,42 +1,47 @@
 //! Counters: an extension that uDAPL does not have.
-#![allow(missing_docs, reason = "the headers explain each call")]
-#![allow(
-    clippy::missing_safety_doc,
-    reason = "one contract for all, in the documentation of `exports`"
-)]
 
 use dat_api::Subtype;
 use dat_api::object::counters::Counters;
 
-use crate::abi::{DAT_COUNTERS, DAT_HANDLE, DAT_RETURN};
-use crate::face::frame::control;
+use crate::abi::*;
+use crate::face::call::{First, own_call};
 use crate::face::handles::{ours, refused_any};
-use crate::face::output::Output;
-use crate::face::subject::on;
+use crate::face::output::Out;
 
-#[unsafe(export_name = symbol!("dat_counters_query"))]
-pub unsafe extern "C" fn dat_counters_query(
-    dat_handle: DAT_HANDLE,
-    counters: *mut DAT_COUNTERS,
-) -> DAT_RETURN {
-    control("dat_counters_query", on("handle", dat_handle), || {
-        let found = ours(dat_handle).and_then(Counters::of).ok_or_else(|| {
+/// The counters of an object that has some.
+struct Counted(Counters);
+
+impl First for Counted {
+    const LABEL: &'static str = "handle";
+
+    fn find(handle: DAT_HANDLE) -> dat_api::Result<Self> {
+        let found = ours(handle).and_then(Counters::of).map(Self);
+        found.ok_or_else(|| {
             refused_any(
-                dat_handle,
+                handle,
                 "an IA, EVD, CNO, EP or SRQ",
                 Subtype::InvalidHandle1,
             )
-        })?;
-        // SAFETY: the contract of `exports`.
-        let place = unsafe { Output::new(counters, Subtype::InvalidArg2) }?;
-        place.set(DAT_COUNTERS {
-            spins: found.waits.spins,
-            hits: found.waits.hits,
-            blocks: found.waits.blocks,
-            spurious: found.waits.spurious,
-            refused_posts: found.refused_posts,
-            reserved: [0; 3],
-        });
-        Ok(())
-    })
+        })
+    }
 }
+
+own_call!(dat_counters_query, control, |found: Counted,
+                                        counters: Out<
+    DAT_COUNTERS,
+>| {
+    let place = counters.required(Subtype::InvalidArg2)?;
+    let Counters {
+        waits,
+        refused_posts,
+    } = found.0;
+    place.set(DAT_COUNTERS {
+        spins: waits.spins,
+        hits: waits.hits,
+        blocks: waits.blocks,
+        spurious: waits.spurious,
+        refused_posts,
+        reserved: [0; 3],
+    });
+    Ok(())
+});

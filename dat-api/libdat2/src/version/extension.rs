@@ -59,7 +59,7 @@ const CMP_AND_SWAP: &str = "dat_ib_post_cmp_and_swap";
 
 #[cold]
 fn no_ep(call: &'static str, handle: DAT_EP_HANDLE) -> DAT_RETURN {
-    bad_handle(call, Kind::Ep, Subtype::InvalidHandleEp, handle)
+    bad_handle(call, Kind::Ep, handle)
 }
 
 /// # Safety
@@ -194,7 +194,7 @@ unsafe extern "C" fn libdat2_open_query(
     // SAFETY: the contract of `exports`; the places are variables of this function.
     unsafe {
         let code = if by_registry == DAT_FALSE {
-            ia::open(name, EVENTS, &raw mut errors, &raw mut opened)
+            ia::dat_ia_open(name, EVENTS, &raw mut errors, &raw mut opened)
         } else {
             let (major, minor) = super::VERSION;
             ia::dat_ia_openv(

@@ -204,18 +204,8 @@ pub(crate) fn ia_attr(from: &IaAttributes) -> DAT_IA_ATTR {
     all
 }
 
-/// The calls of the provider table that only this version has.
+/// The slot of the provider table whose call only C can define.
 pub(crate) const PROVIDER: DAT_PROVIDER = DAT_PROVIDER {
-    csp_create_func: Some(calls::dat_csp_create),
-    csp_query_func: Some(calls::dat_csp_query),
-    csp_free_func: Some(calls::dat_csp_free),
-    ep_common_connect_func: Some(calls::dat_ep_common_connect),
-    rmr_create_for_ep_func: Some(calls::dat_rmr_create_for_ep),
-    ep_post_send_with_invalidate_func: Some(calls::dat_ep_post_send_with_invalidate),
-    ep_post_rdma_read_to_rmr_func: Some(calls::dat_ep_post_rdma_read_to_rmr),
-    cno_fd_create_func: Some(calls::dat_cno_fd_create),
-    cno_trigger_func: Some(calls::dat_cno_trigger),
-    ia_ha_related_func: Some(unsupported::ia_ha_related),
     handle_extendedop_func: extension::CALL,
     // SAFETY: null pointers, and no functions.
     ..unsafe { core::mem::zeroed() }
