@@ -6,26 +6,40 @@
 use std::env;
 use std::fmt::Write as _;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 #[path = "build/abi.rs"]
 mod abi;
 
-const EXPORTS: &str = include_str!("exports.txt");
+/// What the library exports although no header declares it.
+const UNDECLARED: [&str; 3] = [
+    "dat_provider_fini",
+    "dat_provider_init",
+    "dats_get_ia_handle",
+];
 
 fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libdat2.so.2");
     abi::bind_own_functions();
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed=exports.txt");
     abi::compile(&["c/cancel.c", "c/extension.c"]);
     abi::generate("dat2");
-    let names = EXPORTS
-        .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        .collect::<Vec<_>>();
-    version_symbols(&names);
+    let headers = headers();
+    let declared = headers.lines().filter_map(|line| {
+        let (name, _) = line.strip_prefix("DAT_RETURN ")?.split_once('(')?;
+        Some(name)
+    });
+    version_symbols(&declared.chain(UNDECLARED).collect::<Vec<_>>());
+}
+
+/// Returns the text of all headers.
+fn headers() -> String {
+    let folder = fs::read_dir("include/dat2").expect("the folder of the headers");
+    let read = |entry: io::Result<fs::DirEntry>| fs::read_to_string(entry?.path());
+    let headers: io::Result<String> = folder.map(read).collect();
+    headers.expect("the headers can be read")
 }
 
 /// Exports each name with the version `DAT_2.0`: as an alias of the hidden function

@@ -10,7 +10,8 @@ use dat_api::types::EvdFlags;
 
 use crate::support::{Fixture, Pair, Shape, blank, device, fails, fails_with, ok, post_srq, srq};
 
-fn counters(handle: DAT_HANDLE) -> DAT_COUNTERS {
+/// Returns the counters of an object.
+pub(crate) fn counters(handle: DAT_HANDLE) -> DAT_COUNTERS {
     let mut counters = DAT_COUNTERS {
         reserved: [7; 3],
         ..DAT_COUNTERS::default()

@@ -161,10 +161,7 @@ fn network_namespaces() -> Option<&'static str> {
 /// Returns the library that C programs of a version of uDAPL load.
 fn libdat(udapl: (u32, u32)) -> Libdat {
     // Only the libraries of this project have the calls, so a name is in the table of symbols.
-    let own_call: &[u8] = match udapl {
-        (2, 0) => b"dat_csp_create\0",
-        _ => b"dat_counters_query\0",
-    };
+    let own_call = b"dat_evd_dequeue_timestamped\0";
     let name = registry::library(udapl);
     let (path, error) = match linker::find(name) {
         Found::At { path, missing } if missing.is_empty() => (Some(path), None),

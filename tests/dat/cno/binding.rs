@@ -6,6 +6,7 @@ use dat::abi::*;
 use dat::exports::*;
 
 use super::{Cno, Evd, SECOND, joined, stays};
+use crate::counters::counters;
 use crate::support::{
     End, Fixture, MessagePair, Pair, ServicePoint, Shape, dequeue, expect, fails, nothing_on, ok,
     post_srq, srq, take, take_dto,
@@ -77,14 +78,8 @@ fn cno_n09_completions_of_a_disabled_evd_trigger_once_it_is_enabled() {
         messages.recv().calls(dat_evd_enable);
         assert_eq!(joined(waiter), Ok(messages.recv()));
         // The device's event, which nothing takes meanwhile, wakes the waiter once.
-        let mut counters = DAT_COUNTERS::default();
-        // SAFETY: the result is writable.
-        ok(unsafe { dat_counters_query(cno.handle(), &raw mut counters) });
-        assert!(
-            counters.spurious <= 4,
-            "{} spurious wake-ups",
-            counters.spurious
-        );
+        let spurious = counters(cno.handle()).spurious;
+        assert!(spurious <= 4, "{spurious} spurious wake-ups");
         assert_eq!(messages.received_tag(), 1);
         let waiter = cno.asleep(scope);
         messages.deliver_suppressed(DEFAULT);

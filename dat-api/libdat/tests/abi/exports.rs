@@ -1,11 +1,9 @@
 //! The exported symbols of the shared library.
 
-use crate::abi::version;
+use crate::abi::{facts, version};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
-
-const EXPORTS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/exports.txt"));
 
 /// Returns the library, which cargo builds beside the test binaries.
 fn library() -> PathBuf {
@@ -27,23 +25,6 @@ fn output(program: &str, flags: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("names are ASCII")
 }
 
-fn listed() -> BTreeSet<&'static str> {
-    EXPORTS
-        .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        .collect()
-}
-
-#[test]
-fn the_list_has_the_facts_and_the_functions_beside_them() {
-    let calls = version::CALLS
-        .into_iter()
-        .flat_map(crate::abi::facts::calls)
-        .map(|call| call.name);
-    let expected: BTreeSet<_> = calls.chain(version::MORE_EXPORTS).collect();
-    assert_eq!(listed(), expected);
-}
-
 #[test]
 fn programs_link_to_the_soname() {
     let header = output("readelf", &["-d", "-W"]);
@@ -51,10 +32,10 @@ fn programs_link_to_the_soname() {
     assert!(header.contains(&soname), "{header}");
 }
 
-/// Exactly the listed names, each with the version; everything else in the library is
+/// Exactly the names of the facts, each with the version; everything else in the library is
 /// hidden.
 #[test]
-fn the_library_exports_what_is_listed_and_nothing_else() {
+fn the_library_exports_what_the_facts_list_and_nothing_else() {
     let table = output("objdump", &["-T"]);
     let exported: BTreeSet<_> = table
         .lines()
@@ -67,7 +48,7 @@ fn the_library_exports_what_is_listed_and_nothing_else() {
         })
         .collect();
     let names: BTreeSet<_> = exported.iter().map(|&(name, _)| name).collect();
-    assert_eq!(names, listed());
+    assert_eq!(names, facts::exports().collect());
     assert_eq!(names.len(), exported.len(), "a name has two versions");
     for (name, node) in exported {
         // Without a version, the word before the name is the symbol's size.

@@ -129,7 +129,7 @@ pub(crate) fn calls(kind: &str) -> Vec<Call> {
         .map(|line| {
             let (name, rest) = line.split_once(": ").expect("a colon");
             let (result, rest) = rest.split_once(" (").expect("parameters");
-            let parameters = rest.strip_suffix(')').expect("a closing parenthesis");
+            let (parameters, _level) = rest.rsplit_once(')').expect("a closing parenthesis");
             Call {
                 name,
                 result,
@@ -137,6 +137,15 @@ pub(crate) fn calls(kind: &str) -> Vec<Call> {
             }
         })
         .collect()
+}
+
+/// Returns the names of all that the library exports.
+pub(crate) fn exports() -> impl Iterator<Item = &'static str> {
+    lines(CALLS).filter_map(|line| {
+        let (kind, rest) = line.split_once(' ')?;
+        let name = rest.split([':', ' ']).next()?;
+        matches!(kind, "call" | "own" | "export").then_some(name)
+    })
 }
 
 /// Returns the calls of the provider table: member and type.

@@ -5,7 +5,7 @@
 mod calls;
 mod compiler;
 mod exports;
-mod facts;
+pub(crate) mod facts;
 mod headers;
 mod here;
 mod layout;

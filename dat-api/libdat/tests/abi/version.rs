@@ -31,8 +31,6 @@ pub(crate) const USE: &str = include_str!("use.c");
 /// The library, as cargo builds it.
 pub(crate) const LIBRARY: &str = "libdat.so";
 pub(crate) const SONAME: &str = "libdat.so.1";
-/// What it exports beside the calls.
-pub(crate) const MORE_EXPORTS: [&str; 2] = ["dat_provider_init", "dat_provider_fini"];
 /// The version of the exported symbols.
 pub(crate) const NODE: Option<&str> = Some("Base");
 

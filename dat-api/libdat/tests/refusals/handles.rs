@@ -9,7 +9,7 @@ use crate::face::common::{live, stale};
 use crate::face::fixture::Fixture;
 use crate::refusals::printing::{is_one_line, printed, printing, refused};
 
-fn label(kind: Option<Kind>) -> String {
+fn label(kind: Result<Kind, &str>) -> String {
     kind.map_or("handle".into(), |kind| format!("{kind:?}").to_lowercase())
 }
 
@@ -32,13 +32,12 @@ fn a_bad_handle_is_named_with_what_it_is() {
                 });
             };
             let want = match kind {
-                Some(Kind::Cno) => "a CNO".to_owned(),
-                Some(kind @ (Kind::Cr | Kind::Psp | Kind::Pz)) => {
+                Ok(Kind::Cno) => "a CNO".to_owned(),
+                Ok(kind @ (Kind::Cr | Kind::Psp | Kind::Pz)) => {
                     format!("a {kind:?}").to_uppercase().replacen('A', "a", 1)
                 }
-                Some(kind) => format!("an {}", format!("{kind:?}").to_uppercase()),
-                None if name == "dat_counters_query" => "an IA, EVD, CNO, EP or SRQ".to_owned(),
-                None => "an object".to_owned(),
+                Ok(kind) => format!("an {}", format!("{kind:?}").to_uppercase()),
+                Err(objects) => objects.to_owned(),
             };
             let expected = format!("expected the handle of {want}");
             is(DAT_HANDLE_NULL, &["the handle is null", &expected]);
@@ -52,7 +51,7 @@ fn a_bad_handle_is_named_with_what_it_is() {
                 let cause = format!("handle {:#x} is not {want}: ", handle.addr());
                 is(handle, &[&cause, what]);
             }
-            if let Some(kind) = kind {
+            if let Ok(kind) = kind {
                 let (other, its) = match kind {
                     Kind::Lmr => (Kind::Srq, "it is an SRQ"),
                     _ => (Kind::Lmr, "it is an LMR"),

@@ -8,7 +8,7 @@ mod compiler;
 #[path = "../../../libdat/tests/abi/exports.rs"]
 mod exports;
 #[path = "../../../libdat/tests/abi/facts.rs"]
-mod facts;
+pub(crate) mod facts;
 #[path = "../../../libdat/tests/abi/headers.rs"]
 mod headers;
 mod here;

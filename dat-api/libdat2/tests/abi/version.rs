@@ -36,13 +36,6 @@ pub(crate) const USE: &str = include_str!("use.c");
 /// The library, as cargo builds it.
 pub(crate) const LIBRARY: &str = "libdat2.so";
 pub(crate) const SONAME: &str = "libdat2.so.2";
-/// What it exports beside the calls: the one that no header declares is the 74th name
-/// of other libraries.
-pub(crate) const MORE_EXPORTS: [&str; 3] = [
-    "dats_get_ia_handle",
-    "dat_provider_init",
-    "dat_provider_fini",
-];
 /// The version of the exported symbols.
 pub(crate) const NODE: Option<&str> = Some("DAT_2.0");
 
