@@ -11,6 +11,8 @@ use std::path::PathBuf;
 
 #[path = "fail.rs"]
 mod fail;
+#[path = "names.rs"]
+mod names;
 
 /// Binds the library's calls of its own functions to them. The provider table must
 /// hold this library's own functions even if another library in the process exports
@@ -116,7 +118,8 @@ impl ParseCallbacks for Names {
 }
 
 /// Writes the types and constants of the headers in `include/FOLDER`, which `c/abi.h`
-/// includes, to `abi.rs`, and the slots of the provider table to `slots.rs`.
+/// includes, to `abi.rs`, and the slots of the provider table to `slots.rs`; and what the tests
+/// of the ABI need.
 pub(crate) fn generate(folder: &str) {
     if clang_sys::load().is_err() {
         fail("libclang, which bindgen uses to read the headers, was not found");
@@ -148,6 +151,7 @@ pub(crate) fn generate(folder: &str) {
         .to_string();
     fs::write(out.join("slots.rs"), slots(&abi)).expect("OUT_DIR can be written");
     fs::write(out.join("abi.rs"), abi).expect("OUT_DIR can be written");
+    names::write();
 }
 
 /// Returns `table! { SLOT: TYPE = CALL, … }`: each slot of the provider table, whose name ends in

@@ -1,5 +1,5 @@
 //! The items of the generated `abi` with their names, which Rust cannot list by itself:
-//! macros for the lists in `here/`.
+//! macros for the lists in `here.rs`.
 
 use core::any::TypeId;
 use std::collections::BTreeMap;

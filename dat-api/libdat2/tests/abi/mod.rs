@@ -11,6 +11,7 @@ mod exports;
 pub(crate) mod facts;
 #[path = "../../../libdat/tests/abi/headers.rs"]
 mod headers;
+#[path = "../../../libdat/tests/abi/here.rs"]
 mod here;
 #[path = "../../../libdat/tests/abi/layout.rs"]
 mod layout;
