@@ -32,7 +32,7 @@ use super::kind::{self, Kind, Request};
 use super::poster::Poster;
 use crate::object::ia::MAX_SEGMENTS;
 use crate::object::post::list::{ListError, Listed, fast_message, post_list};
-use crate::object::post::{Entered, Longest, On, count_of, first_bytes, gather};
+use crate::object::post::{Entered, Longest, count_of, first_bytes, gather};
 use crate::object::wr_data::{NO_EVENT, SUPPRESSED, UNSIGNALLED};
 use crate::refusal::Refusal;
 use crate::state::Call;
@@ -68,7 +68,7 @@ impl Ep {
         unsafe {
             // One segment and no flags, by one comparison.
             match (count ^ 1) | flags.bits() == 0 {
-                true => self.post_fast::<C>(kind, segment, cookie),
+                true => self.post_fast::<false, C>(kind, segment, cookie),
                 false => self.post_slow::<C>(kind, segment, cookie, count, flags),
             }
         }
@@ -94,49 +94,30 @@ impl Ep {
         unsafe { self.post_with::<OwnCodes>(kind, count, segment, cookie, flags) }.into_result()
     }
 
-    /// The fast path: one segment, no flags, connected. `extern "C"` functions do not unwind, so
-    /// that the C interface's functions can jump to it.
+    /// The fast path, of one data path: one segment, no flags, connected. `extern "C"` functions do
+    /// not unwind, so that the C interface's functions can jump to it.
     ///
     /// # Safety
     /// As for [`Self::post_with`].
     #[inline(never)]
     #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
-    unsafe extern "C" fn post_fast<C: ReturnCodes>(
+    unsafe extern "C" fn post_fast<const BY_VERBS: bool, C: ReturnCodes>(
         &self,
         kind: impl Kind,
         segment: impl Fn(usize) -> LmrSegment,
         cookie: u64,
     ) -> DatReturn {
-        // SAFETY: the caller's promise.
-        unsafe {
-            match self.try_post(kind, &segment, cookie, On::Direct) {
-                true => DatReturn::SUCCESS,
-                false => self.post_slow::<C>(kind, segment, cookie, 1, CompletionFlags::empty()),
-            }
-        }
-    }
-
-    /// Posts a request on this path if the fast path takes it. Returns whether it is posted.
-    ///
-    /// # Safety
-    /// As for [`Self::post_with`].
-    #[inline(always)]
-    unsafe fn try_post(
-        &self,
-        kind: impl Kind,
-        segment: &impl Fn(usize) -> LmrSegment,
-        cookie: u64,
-        on: On,
-    ) -> bool {
         if self.is_connected()
             // SAFETY: the caller's promise.
             && let Some(entered) = unsafe { self.posting.try_enter() }
         {
             let poster = entered.poster;
             let one = segment(0);
-            if poster.fast[on as usize]
-                .of(kind.request())
-                .allows(one.length)
+            let limits = match BY_VERBS {
+                false => &poster.direct_limits,
+                true => &poster.limits,
+            };
+            if limits.of(kind.request()).allows(one.length)
                 && let Some(bytes) = self.fast_bytes(kind.request(), one.length)
                 && let Some(segment) = poster.lmr_cache_for(kind.request()).find(one)
             {
@@ -152,22 +133,28 @@ impl Ep {
                 // SAFETY: the caller's promise. The limit is not `NONE`.
                 let posted = unsafe {
                     let qp = poster.fast_qp();
-                    match on {
-                        On::Direct => qp.try_post_send(&request, bytes),
-                        On::Verbs => qp.try_post_send_by_verbs(&request, bytes),
+                    match BY_VERBS {
+                        false => qp.try_post_send(&request, bytes),
+                        true => qp.try_post_send_by_verbs(&request, bytes),
                     }
                 };
                 if posted {
                     poster.unsignalled = 0;
+                    return DatReturn::SUCCESS;
                 }
-                return posted;
             }
         }
-        false
+        // SAFETY: the caller's promise.
+        unsafe {
+            match BY_VERBS {
+                false => self.post_fast::<true, C>(kind, segment, cookie),
+                true => self.post_slow::<C>(kind, segment, cookie, 1, CompletionFlags::empty()),
+            }
+        }
     }
 
-    /// The slow path: any request. Through libibverbs it first tries what the fast path takes. Its
-    /// first arguments are those of the fast path, so that they are in the same registers.
+    /// The slow path: any request. Its first arguments are those of the fast path, so that they are
+    /// in the same registers.
     ///
     /// # Safety
     /// As for [`Self::post_with`].
@@ -182,12 +169,6 @@ impl Ep {
         count: u32,
         flags: CompletionFlags,
     ) -> DatReturn {
-        if (count ^ 1) | flags.bits() == 0
-            // SAFETY: the caller's promise.
-            && unsafe { self.try_post(kind, &segment, cookie, On::Verbs) }
-        {
-            return DatReturn::SUCCESS;
-        }
         let kind = kind.request();
         let mut places = [const { MaybeUninit::uninit() }; MAX_SEGMENTS];
         let mut is_second_try = false;
@@ -327,7 +308,7 @@ impl Ep {
             return 0;
         };
         let poster = entered.poster;
-        let longest = poster.listed().send;
+        let longest = poster.limits.send;
         if longest == Longest::NONE {
             return 0;
         }

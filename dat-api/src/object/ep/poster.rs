@@ -12,7 +12,7 @@ use crate::object::ia::Ia;
 use crate::object::lmr::LmrCache;
 use crate::object::post::list::{ListError, Listed};
 use crate::object::post::recv::{RecvPoster, RecvQueue, post_fast, post_recv_list, post_slow};
-use crate::object::post::{Entered, Longest, On, PostGuard, Posting, count_of};
+use crate::object::post::{Entered, Longest, PostGuard, Posting, count_of};
 use crate::object::wr_data::LENGTH;
 use crate::refusal::Refusal;
 use crate::state::{Call, States};
@@ -68,8 +68,9 @@ pub(crate) struct Poster {
     pub(super) most_unsignalled: u32,
     /// The SRQ that receives come from.
     pub(super) srq: Option<Handle>,
-    /// By data path.
-    pub(super) fast: [FastLimits; 2],
+    pub(super) limits: FastLimits,
+    /// The same; none unless the queue pair is on the direct path.
+    pub(super) direct_limits: FastLimits,
     pub(super) lmr_caches: LmrCaches,
 }
 
@@ -80,8 +81,8 @@ pub(super) struct LmrCaches {
     pub(super) write: LmrCache,
 }
 
-/// The longest segment that the fast path posts on one data path, by kind of post. None: it posts
-/// nothing of the kind, as without a queue pair on that path.
+/// The longest segment that the fast path and lists take, by kind of post. None: they post nothing
+/// of the kind, as without a queue pair.
 #[derive(Clone, Copy, Default)]
 pub(super) struct FastLimits {
     recv: Longest,
@@ -110,7 +111,7 @@ impl Poster {
     /// Replaces the queue pair; only the slow path is used until [`Self::configure`]. Returns the
     /// previous one.
     pub(super) fn serve(&mut self, qp: Option<Endpoint>) -> Option<Endpoint> {
-        self.fast = Default::default();
+        (self.limits, self.direct_limits) = Default::default();
         core::mem::replace(&mut self.qp, qp)
     }
 
@@ -121,20 +122,10 @@ impl Poster {
         !self.recv_flags.is_empty()
     }
 
-    /// Returns the limits of lists, which each path has.
-    #[inline(always)]
-    pub(super) fn listed(&self) -> &FastLimits {
-        let on = match &self.qp {
-            Some(qp) if qp.is_direct() => On::Direct,
-            _ => On::Verbs,
-        };
-        &self.fast[on as usize]
-    }
-
     /// Returns the queue pair of the fast path.
     ///
     /// # Safety
-    /// A limit of [`Self::fast`] is not `NONE`.
+    /// A limit is not `NONE`.
     #[inline(always)]
     pub(super) unsafe fn fast_qp(&mut self) -> &mut Endpoint {
         // SAFETY: `configure` sets a limit only with a queue pair, and `serve` clears the limits.
@@ -179,20 +170,19 @@ impl Poster {
         };
         let send = longest(self.max_request_iov, self.max_message);
         let write = longest_rdma(self.max_write_iov);
-        let none = FastLimits::default();
-        let all = FastLimits {
-            recv,
-            send,
-            read: longest_rdma(self.max_read_iov),
-            write,
-            write_immed: none_unless(ia.attributes().immediate_data, write),
-            atomic: none_unless(ia.attributes().atomics && !self.checks_remote, Longest::ANY),
-        };
-        self.fast = match &self.qp {
-            None => [none; 2],
-            Some(qp) if qp.is_direct() => [all, none],
-            Some(_) => [none, all],
-        };
+        if let Some(qp) = &self.qp {
+            self.limits = FastLimits {
+                recv,
+                send,
+                read: longest_rdma(self.max_read_iov),
+                write,
+                write_immed: none_unless(ia.attributes().immediate_data, write),
+                atomic: none_unless(ia.attributes().atomics && !self.checks_remote, Longest::ANY),
+            };
+            if qp.is_direct() {
+                self.direct_limits = self.limits;
+            }
+        }
         // A quarter of the queue is released at a time.
         self.max_requests = unsigned(attributes.max_request_dtos);
         self.max_receives = unsigned(attributes.max_recv_dtos);
@@ -313,7 +303,7 @@ impl Ep {
         unsafe {
             // One segment and no flags, by one comparison.
             match (count ^ 1) | flags.bits() == 0 {
-                true => post_fast::<C, _>(self, segment, cookie),
+                true => post_fast::<false, C, _>(self, segment, cookie),
                 false => post_slow::<C, _>(self, segment, cookie, count, flags),
             }
         }
@@ -447,13 +437,13 @@ impl RecvQueue for Ep {
 
 impl RecvPoster for Poster {
     #[inline(always)]
-    fn longest_fast(&self, on: On) -> Longest {
-        self.fast[on as usize].recv
+    fn longest(&self) -> Longest {
+        self.limits.recv
     }
 
     #[inline(always)]
-    fn longest_listed(&self) -> Longest {
-        self.listed().recv
+    fn longest_direct(&self) -> Longest {
+        self.direct_limits.recv
     }
 
     #[inline(always)]
@@ -467,12 +457,13 @@ impl RecvPoster for Poster {
     }
 
     #[inline(always)]
-    unsafe fn try_post(&mut self, request: &RecvRequest<'_>, on: On) -> bool {
+    unsafe fn try_post<const BY_VERBS: bool>(&mut self, request: &RecvRequest<'_>) -> bool {
         // SAFETY: the caller's promise. The limit is not `NONE`.
         unsafe {
-            match on {
-                On::Direct => self.fast_qp().try_post_recv(request),
-                On::Verbs => self.fast_qp().try_post_recv_by_verbs(request),
+            let qp = self.fast_qp();
+            match BY_VERBS {
+                false => qp.try_post_recv(request),
+                true => qp.try_post_recv_by_verbs(request),
             }
         }
     }

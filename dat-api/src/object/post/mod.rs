@@ -3,13 +3,13 @@
 //! A post has two paths:
 //!
 //! 1. The **fast path** posts what most programs post: one segment, no completion flags, in the LMR
-//!    that the queue used last, on a queue of the direct path with room. It is compiled once for each
-//!    kind of post, and reports no errors.
+//!    that the queue used last, on a queue with room. It is compiled once for each kind of post, and
+//!    reports no errors. Calls enter it for the direct path, and it goes on to itself for the verbs
+//!    path, so that nothing of that one is in the way of the other.
 //! 2. The **slow path** posts everything else, and everything that the fast path could not post. It
 //!    checks every argument, makes room in a full queue and tries once more, and reports errors. It
 //!    is marked cold so that the fast path jumps to it; a program may still use it for every
-//!    message. Through libibverbs it begins with an attempt to post such a request, before the
-//!    checks that find causes.
+//!    message.
 //!
 //! [`recv`] has both paths for receives; those for requests are in `ep/post.rs`.
 //!
@@ -29,13 +29,6 @@ mod segments;
 
 pub(crate) use posting::{Entered, PostGuard, Posting};
 pub(crate) use segments::{Longest, first_bytes, gather};
-
-/// The data path that code is compiled for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum On {
-    Direct,
-    Verbs,
-}
 
 /// Converts immediate data between DAT and the engine, in both directions. The engine sends them in
 /// network byte order; other uDAPL libraries send them in that of the host, and so must this one.

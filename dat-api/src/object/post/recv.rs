@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 use dat_engine::{Message, PostError, RecvRequest};
 
 use super::list::{ListError, Listed, fast_message, post_list};
-use super::{Entered, Longest, On, Posting, gather};
+use super::{Entered, Longest, Posting, gather};
 use crate::handle::Handle;
 use crate::object::counters::Refused;
 use crate::object::ia::MAX_SEGMENTS;
@@ -39,7 +39,7 @@ pub(crate) trait RecvQueue {
     ) -> Result<(), Refusal>;
 
     /// Counts a receive that the slow path has posted. The caller still has the poster. The fast
-    /// path counts nothing: where receives are counted, [`RecvPoster::longest_fast`] is 0.
+    /// path counts nothing: where receives are counted, [`RecvPoster::longest`] is 0.
     fn count_posted(&self, poster: &Self::Poster);
 
     /// Makes room after the engine has refused a receive. Returns whether to try again.
@@ -54,13 +54,12 @@ pub(crate) trait RecvQueue {
 
 /// The posting half of a queue of receives.
 pub(crate) trait RecvPoster {
-    /// Returns the longest segment that the fast path takes; none if the queue is not on this path,
-    /// or its receives need [`RecvQueue::count_posted`].
-    fn longest_fast(&self, on: On) -> Longest;
+    /// Returns the longest segment that the fast path and lists take; none without a queue, or if
+    /// its receives need [`RecvQueue::count_posted`].
+    fn longest(&self) -> Longest;
 
-    /// Returns the longest segment that a list may have, on either path; none if receives need
-    /// [`RecvQueue::count_posted`].
-    fn longest_listed(&self) -> Longest;
+    /// As [`Self::longest`]; none unless the queue is on the direct path.
+    fn longest_direct(&self) -> Longest;
 
     /// Returns the handle of the zone that segments must be in.
     fn zone(&self) -> usize;
@@ -68,17 +67,17 @@ pub(crate) trait RecvPoster {
     /// Returns the LMR cache.
     fn lmr_cache(&mut self) -> &mut LmrCache;
 
-    /// As [`dat_engine::Endpoint::try_post_recv`], for either kind of queue and either path.
+    /// Posts a receive if the queue is on this data path and has room. Returns whether it is posted.
     ///
     /// # Safety
-    /// As for [`dat_engine::Endpoint::post_recv`]. The request is within [`Self::longest_fast`].
-    unsafe fn try_post(&mut self, request: &RecvRequest<'_>, on: On) -> bool;
+    /// As for [`dat_engine::Endpoint::post_recv`]. The request is within [`Self::longest`], and by
+    /// the direct path within [`Self::longest_direct`].
+    unsafe fn try_post<const BY_VERBS: bool>(&mut self, request: &RecvRequest<'_>) -> bool;
 
     /// As [`dat_engine::Endpoint::try_post_recvs`], for either kind of queue.
     ///
     /// # Safety
-    /// As for [`dat_engine::Endpoint::post_recv`], for every message; [`Self::longest_listed`] is
-    /// not 0.
+    /// As for [`dat_engine::Endpoint::post_recv`], for every message; [`Self::longest`] is not 0.
     unsafe fn try_post_list<T>(
         &mut self,
         list: &[T],
@@ -95,9 +94,9 @@ pub(crate) trait RecvPoster {
     unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError>;
 }
 
-/// The fast path: one segment, no flags; `segment(0)` is the segment. As the last statement of a
-/// function, the call compiles to a jump; `C` converts the code of a refusal. `extern "C"` functions
-/// do not unwind, so that the C interface's functions can jump to it.
+/// The fast path, of one data path: one segment, no flags; `segment(0)` is the segment. As the last
+/// statement of a function, the call compiles to a jump; `C` converts the code of a refusal.
+/// `extern "C"` functions do not unwind, so that the C interface's functions can jump to it.
 ///
 /// # Safety
 /// No other post runs on this queue at the same time, and nothing else uses the poster, unless
@@ -105,54 +104,43 @@ pub(crate) trait RecvPoster {
 /// the queue is reset or gone.
 #[inline(never)]
 #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
-pub(crate) unsafe extern "C" fn post_fast<C: ReturnCodes, Q: RecvQueue>(
+pub(crate) unsafe extern "C" fn post_fast<const BY_VERBS: bool, C: ReturnCodes, Q: RecvQueue>(
     queue: &Q,
     segment: impl Fn(usize) -> LmrSegment,
     cookie: u64,
 ) -> DatReturn {
     // SAFETY: the caller's promise.
+    if let Some(entered) = unsafe { queue.posting().try_enter() } {
+        let poster = entered.poster;
+        let one = segment(0);
+        let longest = match BY_VERBS {
+            false => poster.longest_direct(),
+            true => poster.longest(),
+        };
+        if longest.allows(one.length)
+            && let Some(segment) = poster.lmr_cache().find(one)
+        {
+            let request = RecvRequest {
+                wr_id: cookie,
+                segments: &[segment],
+            };
+            // SAFETY: the caller's promise.
+            if unsafe { poster.try_post::<BY_VERBS>(&request) } {
+                return DatReturn::SUCCESS;
+            }
+        }
+    }
+    // SAFETY: the caller's promise.
     unsafe {
-        match try_post(queue, &segment, cookie, On::Direct) {
-            true => DatReturn::SUCCESS,
-            false => post_slow::<C, Q>(queue, segment, cookie, 1, CompletionFlags::empty()),
+        match BY_VERBS {
+            false => post_fast::<true, C, Q>(queue, segment, cookie),
+            true => post_slow::<C, Q>(queue, segment, cookie, 1, CompletionFlags::empty()),
         }
     }
 }
 
-/// Posts a receive on this path if the fast path takes it. Returns whether it is posted.
-///
-/// # Safety
-/// As for [`post_fast`].
-#[inline(always)]
-unsafe fn try_post<Q: RecvQueue>(
-    queue: &Q,
-    segment: &impl Fn(usize) -> LmrSegment,
-    cookie: u64,
-    on: On,
-) -> bool {
-    // SAFETY: the caller's promise.
-    let Some(entered) = (unsafe { queue.posting().try_enter() }) else {
-        return false;
-    };
-    let poster = entered.poster;
-    let one = segment(0);
-    if !poster.longest_fast(on).allows(one.length) {
-        return false;
-    }
-    let Some(segment) = poster.lmr_cache().find(one) else {
-        return false;
-    };
-    let request = RecvRequest {
-        wr_id: cookie,
-        segments: &[segment],
-    };
-    // SAFETY: the caller's promise.
-    unsafe { poster.try_post(&request, on) }
-}
-
-/// The slow path: any receive of `count` segments; `segment(i)` is the i-th. Through libibverbs it
-/// first tries what the fast path takes. Its first arguments are those of the fast path, so that
-/// they are in the same registers.
+/// The slow path: any receive of `count` segments; `segment(i)` is the i-th. Its first arguments
+/// are those of the fast path, so that they are in the same registers.
 ///
 /// # Safety
 /// As for [`post_fast`].
@@ -166,12 +154,6 @@ pub(crate) unsafe extern "C" fn post_slow<C: ReturnCodes, Q: RecvQueue>(
     count: u32,
     flags: CompletionFlags,
 ) -> DatReturn {
-    if (count ^ 1) | flags.bits() == 0
-        // SAFETY: the caller's promise.
-        && unsafe { try_post(queue, &segment, cookie, On::Verbs) }
-    {
-        return DatReturn::SUCCESS;
-    }
     let need = MemPrivileges::LOCAL_WRITE;
     let mut places = [const { MaybeUninit::uninit() }; MAX_SEGMENTS];
     let mut is_second_try = false;
@@ -227,7 +209,7 @@ pub(crate) unsafe fn post_recv_list<Q: RecvQueue, T>(
     let one = |receive: &T| {
         let (segment, cookie) = listed(receive);
         // SAFETY: the caller's promise.
-        unsafe { post_fast::<OwnCodes, Q>(queue, |_| segment, cookie) }
+        unsafe { post_fast::<false, OwnCodes, Q>(queue, |_| segment, cookie) }
     };
     post_list(receives, run, one)
 }
@@ -248,7 +230,7 @@ unsafe fn post_run<Q: RecvQueue, T>(
         return 0;
     };
     let poster = entered.poster;
-    let longest = poster.longest_listed();
+    let longest = poster.longest();
     if longest == Longest::NONE {
         return 0;
     }

@@ -8,7 +8,7 @@ use crate::object::counters::Refused;
 use crate::object::lmr::LmrCache;
 use crate::object::post::list::{ListError, Listed};
 use crate::object::post::recv::{RecvPoster, RecvQueue, post_fast, post_recv_list, post_slow};
-use crate::object::post::{Longest, On, Posting, count_of};
+use crate::object::post::{Longest, Posting, count_of};
 use crate::refusal::Refusal;
 use crate::status::{DatReturn, OwnCodes, ReturnCodes};
 use crate::types::{CompletionFlags, LmrSegment};
@@ -16,8 +16,8 @@ use crate::types::{CompletionFlags, LmrSegment};
 /// The posting half of a shared queue.
 pub(crate) struct Poster {
     queue: SharedReceiveQueue,
-    /// The longest segment of the fast path, by data path.
-    longest_fast: [Longest; 2],
+    /// The longest segment of the fast path on the direct path.
+    longest_direct: Longest,
     /// The handle of the zone that segments must be in.
     zone: usize,
     /// The LMR cache.
@@ -27,13 +27,13 @@ pub(crate) struct Poster {
 impl Poster {
     /// Returns the posting half of a queue.
     pub(super) fn new(queue: SharedReceiveQueue, zone: usize) -> Self {
-        let longest_fast = match queue.is_direct() {
-            true => [Longest::ANY, Longest::NONE],
-            false => [Longest::NONE, Longest::ANY],
+        let longest_direct = match queue.is_direct() {
+            true => Longest::ANY,
+            false => Longest::NONE,
         };
         Self {
             queue,
-            longest_fast,
+            longest_direct,
             zone,
             lmr_cache: LmrCache::default(),
         }
@@ -74,7 +74,7 @@ impl Srq {
         // SAFETY: the caller's promise.
         unsafe {
             match count {
-                1 => post_fast::<C, _>(self, segment, cookie),
+                1 => post_fast::<false, C, _>(self, segment, cookie),
                 _ => post_slow::<C, _>(self, segment, cookie, count, CompletionFlags::empty()),
             }
         }
@@ -168,13 +168,13 @@ impl RecvQueue for Srq {
 
 impl RecvPoster for Poster {
     #[inline(always)]
-    fn longest_fast(&self, on: On) -> Longest {
-        self.longest_fast[on as usize]
+    fn longest(&self) -> Longest {
+        Longest::ANY
     }
 
     #[inline(always)]
-    fn longest_listed(&self) -> Longest {
-        Longest::ANY
+    fn longest_direct(&self) -> Longest {
+        self.longest_direct
     }
 
     #[inline(always)]
@@ -188,12 +188,12 @@ impl RecvPoster for Poster {
     }
 
     #[inline(always)]
-    unsafe fn try_post(&mut self, request: &RecvRequest<'_>, on: On) -> bool {
-        // SAFETY: the caller's promise. The limit is not `NONE`.
+    unsafe fn try_post<const BY_VERBS: bool>(&mut self, request: &RecvRequest<'_>) -> bool {
+        // SAFETY: the caller's promise.
         unsafe {
-            match on {
-                On::Direct => self.queue.try_post(request),
-                On::Verbs => self.queue.post(request).is_ok(),
+            match BY_VERBS {
+                false => self.queue.try_post(request),
+                true => self.queue.post(request).is_ok(),
             }
         }
     }
