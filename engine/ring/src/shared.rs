@@ -243,13 +243,11 @@ impl PostReceives for SharedRecvProducer {
             self.extend();
         }
         let wqes = self.wqes;
-        let tail = self.tail;
-        let mut head = self.head;
-        let mut written = 0;
-        for item in list {
-            if head == tail {
-                break;
-            }
+        // Counted once, so that a turn of the loop needs neither the tail nor a counter.
+        let room = wqes.size.index(self.tail.wrapping_sub(self.head));
+        let start = self.head;
+        let mut head = start;
+        for item in &list[..list.len().min(room)] {
             let Some((segment, wr_id)) = receive(item) else {
                 break;
             };
@@ -260,8 +258,8 @@ impl PostReceives for SharedRecvProducer {
             }
             wqes.link(head, next);
             head = next;
-            written += 1;
         }
+        let written = wqes.size.index(head.wrapping_sub(start));
         self.head = head;
         self.posted = self.posted.wrapping_add(written as u32);
         written
