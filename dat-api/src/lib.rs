@@ -154,5 +154,5 @@ pub use dat_engine::sync;
 pub use dat_engine::thread::CancellationDisabled;
 pub use error::{DatError, Result};
 pub use handle::{Handle, Kind};
-pub use refusal::{EvdRefusal, Refusal, Unusable};
+pub use refusal::{CnoRefusal, EvdRefusal, Refusal, Unusable};
 pub use status::{DatReturn, OwnCodes, ReturnCodes, ReturnType, Subtype};

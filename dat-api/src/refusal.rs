@@ -212,6 +212,19 @@ causes! {
         "the EVD has the flags {flags:#x}, without DAT_EVD_SOFTWARE_FLAG: create it with that flag");
 }
 
+causes! {
+    /// Why a wait on a CNO returns no EVD.
+    CnoRefusal;
+
+    Empty { code: DatReturn } => code, ("the timeout expired before an EVD of the CNO triggered");
+    Interrupted => plain(Type::InterruptedCall), ("a signal interrupted the wait");
+    Freed => handle(Subtype::InvalidHandleCno), ("the CNO is being freed: wait no longer on it");
+    NoWaiter => full(), (
+        "the system has no descriptors to wake another waiting thread; see `ulimit -n`");
+    DeviceFailed => plain(Type::InternalError), (
+        "the device or the system refuses wake-ups; a line before this one says why");
+}
+
 impl From<NotOwned> for EvdRefusal {
     fn from(error: NotOwned) -> Self {
         match error {

@@ -11,7 +11,7 @@ use super::dispatcher::limit;
 use crate::error::Result;
 use crate::handle::Handle;
 use crate::object::cno::{self, Agent};
-use crate::status::DatReturn;
+use crate::refusal::CnoRefusal;
 
 /// A notification object: one place to wait for the events of several dispatchers. Clones are the
 /// same object.
@@ -66,7 +66,7 @@ impl Cno {
     ///
     /// # Errors
     /// `DAT_QUEUE_EMPTY` when the timeout expires; `DAT_INTERRUPTED_CALL` after a signal.
-    pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<Handle>, DatReturn> {
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<Handle>, CnoRefusal> {
         cno::wait(self.handle(), limit(timeout))
     }
 

@@ -7,15 +7,16 @@ use dat_api::object::cno::{self, Agent, Cno};
 use dat_api::object::evd::Timeout;
 use dat_api::object::ia::Ia;
 use dat_api::object::steps::Begun;
-use dat_api::{CancellationDisabled, DatReturn, Handle, Kind, Result, ReturnType, Subtype};
+use dat_api::{CancellationDisabled, CnoRefusal, DatReturn, Handle, Kind, Result, Subtype};
 
 use crate::abi::*;
 use crate::face::call::{Named, call};
 use crate::face::cancel::{self, Place};
 use crate::face::frame::bad_argument;
-use crate::face::handles::{bare, invalid, or_null, ours};
+use crate::face::handles::{bare, or_null, ours};
 use crate::face::output::Out;
-use crate::face::refused::cno_wait_failed;
+use crate::face::refused::{bad_handle, null_result, wait_refused};
+use crate::face::subject::on;
 use crate::providers::dispatch::foreign_wait;
 use crate::version;
 
@@ -95,50 +96,45 @@ pub unsafe extern "C-unwind" fn dat_cno_wait(
     evd_handle: *mut DAT_EVD_HANDLE,
 ) -> DAT_RETURN {
     foreign_wait!(dat_cno_wait(cno_handle, timeout, evd_handle));
+    const CALL: &str = "dat_cno_wait";
+    // SAFETY: the contract of `exports`.
+    let found = unsafe { Out::new(evd_handle) };
+    let Some(cno) = ours(cno_handle).filter(|cno| cno.kind() == Some(Kind::Cno)) else {
+        found.set(or_null(None));
+        return bad_handle(CALL, Kind::Cno, cno_handle);
+    };
+    if evd_handle.is_null() {
+        let refusal = null_result(Subtype::InvalidArg3, "EVD handle");
+        return wait_refused(CALL, on("cno", cno_handle), refusal);
+    }
     let state = CancellationDisabled::begin();
     let mut place = Place::uninit();
-    // SAFETY: the caller has the same contract.
-    let polled = unsafe { first_poll(cno_handle, timeout, evd_handle, &mut place) };
-    let waited = match polled {
+    let waited = match first_poll(cno, timeout, &mut place) {
         Some(over) => over,
         // SAFETY: `first_poll` has stored a wait in the place.
         None => unsafe { cancel::finish(&mut place, state) }.unwrap_or(Err(PANICKED)),
     };
-    // SAFETY: the contract of `exports`.
-    unsafe { Out::new(evd_handle) }.set(or_null(waited.ok().flatten()));
+    found.set(or_null(waited.ok().flatten()));
     CancellationDisabled::end(state);
     match waited {
         Ok(_) => DatReturn::SUCCESS.bits(),
-        Err(code) => match code.kind() {
-            Some(
-                ReturnType::QueueEmpty | ReturnType::TimeoutExpired | ReturnType::InterruptedCall,
-            ) => version::code(code),
-            _ => cno_wait_failed(cno_handle, code),
-        },
+        Err(refusal @ (CnoRefusal::Empty { .. } | CnoRefusal::Interrupted)) => {
+            version::code(refusal.code())
+        }
+        Err(refusal) => wait_refused(CALL, on("cno", cno_handle), refusal),
     }
 }
 
-const PANICKED: DatReturn = DatReturn::error(ReturnType::InternalError, Subtype::NoSubtype);
+const PANICKED: CnoRefusal = CnoRefusal::DeviceFailed;
 
-/// Checks the arguments and looks for a trigger once. Returns `None` if the wait
-/// goes on; the wait is then in `place`.
-///
-/// # Safety
-/// As for `dat_cno_wait`.
-unsafe fn first_poll(
-    cno_handle: DAT_CNO_HANDLE,
+/// Looks for a trigger once. Returns `None` if the wait goes on; the wait is then
+/// in `place`.
+fn first_poll(
+    cno: Handle,
     timeout: DAT_TIMEOUT,
-    evd_handle: *mut DAT_EVD_HANDLE,
     place: &mut Place<cno::Waiting>,
-) -> Option<Result<Option<Handle>, DatReturn>> {
+) -> Option<Result<Option<Handle>, CnoRefusal>> {
     let polled = catch_unwind(AssertUnwindSafe(|| {
-        let Some(cno) = ours(cno_handle).filter(|cno| cno.kind() == Some(Kind::Cno)) else {
-            return Some(Err(invalid(Subtype::InvalidHandleCno)));
-        };
-        if evd_handle.is_null() {
-            let (kind, which) = (ReturnType::InvalidParameter, Subtype::InvalidArg3);
-            return Some(Err(DatReturn::error(kind, which)));
-        }
         let timeout = match timeout {
             DAT_TIMEOUT_INFINITE => Timeout::Infinite,
             microseconds => Timeout::Micros(microseconds),

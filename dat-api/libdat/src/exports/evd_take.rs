@@ -15,7 +15,7 @@ use crate::face::attributes::count;
 use crate::face::cancel::{self, Place};
 use crate::face::event;
 use crate::face::handles::{invalid, names, ours};
-use crate::face::refused::{evd_refused, no_event, not_owned, null_result};
+use crate::face::refused::{no_event, not_owned, null_result, wait_refused};
 use crate::face::subject::{on, on_object};
 use crate::providers::dispatch::{foreign, foreign_wait};
 use crate::version;
@@ -122,7 +122,7 @@ unsafe extern "C" fn dequeue_slow(owned: Owned<Evd>, event: *mut DAT_EVENT) -> D
     match evd::dequeue_slow_with(owned, put) {
         Ok(()) => DatReturn::SUCCESS.bits(),
         Err(EvdRefusal::Empty { code }) => code.bits(),
-        Err(refusal) => evd_refused("dat_evd_dequeue", on_object("evd", handle), refusal),
+        Err(refusal) => wait_refused("dat_evd_dequeue", on_object("evd", handle), refusal),
     }
 }
 
@@ -292,7 +292,7 @@ unsafe extern "C-unwind" fn wait_slow(
     // SAFETY: the caller has the same contract.
     match unsafe { first_poll(evd_handle, timeout, threshold, event, nmore, &mut place) } {
         FirstPoll::Over(code) => code,
-        FirstPoll::Refused(refusal) => evd_refused(WAIT, on("evd", evd_handle), refusal),
+        FirstPoll::Refused(refusal) => wait_refused(WAIT, on("evd", evd_handle), refusal),
         FirstPoll::NotOurs(code) => {
             foreign_wait!(dat_evd_wait(evd_handle, timeout, threshold, event, nmore));
             not_owned(WAIT, evd_handle, code)
@@ -307,7 +307,7 @@ unsafe extern "C-unwind" fn wait_slow(
                 Some(waited) => unsafe { waited_with(&waited, event, nmore) },
                 None => Err(PANICKED),
             };
-            let refuse = |refusal| evd_refused(WAIT, on("evd", evd_handle), refusal);
+            let refuse = |refusal| wait_refused(WAIT, on("evd", evd_handle), refusal);
             let code = done.unwrap_or_else(refuse);
             CancellationDisabled::end(state);
             code

@@ -88,14 +88,6 @@ fn cause(handle: DAT_HANDLE, want: &str) -> String {
     }
 }
 
-/// Returns the cause of a refused wait on a CNO that was live, or is not one.
-pub(super) fn waits_on(handle: DAT_HANDLE) -> String {
-    match ours(handle).and_then(Handle::kind) {
-        Some(Kind::Cno) => "the CNO is being freed: wait no longer on it".into(),
-        _ => cause(handle, names(Kind::Cno).article),
-    }
-}
-
 /// The names of a kind of objects.
 pub(crate) struct Names {
     /// What messages call a handle that a call is about.

@@ -7,6 +7,8 @@
 
 #![allow(improper_ctypes_definitions, reason = "only Rust calls them")]
 
+use core::fmt::Display;
+
 use dat_api::handle::Owned;
 use dat_api::object::evd::Evd;
 use dat_api::{
@@ -14,7 +16,7 @@ use dat_api::{
 };
 
 use super::debug;
-use super::handles::{names, refused, waits_on};
+use super::handles::{names, refused};
 use super::subject::{Subject, on, on_object};
 use crate::abi::{DAT_COUNT, DAT_EVD_HANDLE, DAT_HANDLE, DAT_RETURN};
 use crate::version;
@@ -76,11 +78,14 @@ pub(crate) extern "C" fn no_remote_segment(ep: Handle, call: &'static str) -> DA
     Codes::refuse(call, ep, Refusal::NullRemote).bits()
 }
 
-/// Refuses a call on an EVD.
+/// Refuses a call that takes events or waits, on an EVD or a CNO.
 #[cold]
 #[inline(never)]
-pub(crate) fn evd_refused(call: &str, evd: Subject<'_>, refusal: EvdRefusal) -> DAT_RETURN {
-    debug::failed(call, evd, refusal.code(), &|| refusal.to_string())
+pub(crate) fn wait_refused<R>(call: &str, on: Subject<'_>, refusal: R) -> DAT_RETURN
+where
+    R: Copy + Display + Into<DatReturn>,
+{
+    debug::failed(call, on, refusal.into(), &|| refusal.to_string())
 }
 
 /// Refuses a null event of a dequeue.
@@ -90,7 +95,7 @@ pub(crate) extern "C" fn no_event(owned: Owned<Evd>) -> DAT_RETURN {
     let handle = owned.handle();
     drop(owned);
     let refusal = null_result(Subtype::InvalidArg2, "event");
-    evd_refused("dat_evd_dequeue", on_object("evd", handle), refusal)
+    wait_refused("dat_evd_dequeue", on_object("evd", handle), refusal)
 }
 
 /// Refuses a call that could not own the EVD: the handle belongs to no provider,
@@ -108,23 +113,6 @@ pub(crate) extern "C" fn not_owned(
         _ => EvdRefusal::Waited.into(),
     };
     refuse(call, on("evd", handle), &error)
-}
-
-/// Refuses a wait on a CNO.
-#[cold]
-#[inline(never)]
-pub(crate) fn cno_wait_failed(cno: DAT_HANDLE, code: DatReturn) -> DAT_RETURN {
-    let cause = match code.kind() {
-        Some(ReturnType::InvalidHandle) => waits_on(cno),
-        Some(ReturnType::InvalidParameter) => {
-            null_result(Subtype::InvalidArg3, "EVD handle").to_string()
-        }
-        _ => "the device or the system refuses wake-ups; a line before this one says why, or see \
-              `ulimit -n`"
-            .into(),
-    };
-    let error = DatError::explained(code, cause);
-    refuse("dat_cno_wait", on("cno", cno), &error)
 }
 
 /// Returns `DAT_INVALID_PARAMETER` for a null result pointer.

@@ -18,13 +18,11 @@ use crate::error::Result;
 use crate::handle::{self, Handle};
 use crate::object::counters::WaitCounts;
 use crate::object::evd::{PollMode, Timeout, poll_for_cno};
-use crate::object::stale;
 use crate::object::steps::{Begun, Next, Slept, Steps};
 use crate::object::usage::Use;
+use crate::refusal::CnoRefusal;
 use crate::status::{DatReturn, ReturnType, Subtype};
 
-const FAILED: DatReturn = DatReturn::error(ReturnType::InternalError, Subtype::NoSubtype);
-const INTERRUPTED: DatReturn = DatReturn::error(ReturnType::InterruptedCall, Subtype::NoSubtype);
 const EMPTY: DatReturn = DatReturn::error(ReturnType::QueueEmpty, Subtype::NoSubtype);
 
 /// A waiter: what one thread sleeps on; reused by later waits.
@@ -81,8 +79,8 @@ impl Waiter {
 ///
 /// # Errors
 /// `QUEUE_EMPTY` when the timeout expires; `INTERRUPTED_CALL` after a signal; `INVALID_HANDLE`;
-/// `INTERNAL_ERROR` if the device cannot be armed.
-pub fn wait(cno: Handle, timeout: Timeout) -> Result<Option<Handle>, DatReturn> {
+/// `INSUFFICIENT_RESOURCES`; `INTERNAL_ERROR` if the device cannot be armed.
+pub fn wait(cno: Handle, timeout: Timeout) -> Result<Option<Handle>, CnoRefusal> {
     begin(cno, timeout).finish()
 }
 
@@ -92,7 +90,7 @@ pub fn begin(cno: Handle, timeout: Timeout) -> Begun<Waiting> {
         .map(|cno| cno.to_arc())
         .and_then(|cno| Use::of(&cno));
     let Some(cno) = cno else {
-        return Begun::Over(Err(stale::<Cno>().into()));
+        return Begun::Over(Err(CnoRefusal::Freed));
     };
     let mut polls = WaitPolls::new(cno, Finder::Waiter);
     if polls.first_ready() {
@@ -111,7 +109,10 @@ pub fn begin(cno: Handle, timeout: Timeout) -> Begun<Waiting> {
             waiter: Some(waiter),
             polls,
         }),
-        Err(error) => Begun::Over(Err(error.into())),
+        Err(error) => {
+            tracing::error!(cno = ?polls.poller.cno.handle, "waiting failed: {error}");
+            Begun::Over(Err(CnoRefusal::NoWaiter))
+        }
     }
 }
 
@@ -161,7 +162,7 @@ impl Waiting {
 }
 
 impl Steps for Waiting {
-    type Answer = Result<Option<Handle>, DatReturn>;
+    type Answer = Result<Option<Handle>, CnoRefusal>;
 
     fn go_on(&mut self, slept: Option<&Slept>) -> Next<Self::Answer> {
         let outcome = match self.step(slept) {
@@ -174,11 +175,11 @@ impl Steps for Waiting {
         Next::Over(match outcome {
             Ok(WaitOutcome::Ready) => self.polls.wait_end(),
             Ok(WaitOutcome::TimedOut) => Err(self.polls.poller.cno.empty()),
-            Ok(WaitOutcome::Interrupted) => Err(INTERRUPTED),
+            Ok(WaitOutcome::Interrupted) => Err(CnoRefusal::Interrupted),
             Err(error) => {
                 let cno = self.polls.poller.cno.handle;
                 tracing::error!(?cno, "waiting failed: {error}");
-                Err(FAILED)
+                Err(CnoRefusal::DeviceFailed)
             }
         })
     }
@@ -197,12 +198,13 @@ impl Cno {
         self.counts.read()
     }
 
-    /// Returns the code for a timeout. The reference implementation returns the bare type.
-    fn empty(&self) -> DatReturn {
-        match self.ia.is_strict() {
+    /// Returns the refusal of a timeout. The reference implementation returns the bare type.
+    fn empty(&self) -> CnoRefusal {
+        let code = match self.ia.is_strict() {
             true => EMPTY,
             false => EMPTY.without_class(),
-        }
+        };
+        CnoRefusal::Empty { code }
     }
 
     /// Adds a waiter for this thread.
@@ -388,11 +390,11 @@ impl<C: Deref<Target = Cno>> WaitPolls<C> {
         self.wait_end.is_some()
     }
 
-    fn wait_end(&self) -> Result<Option<Handle>, DatReturn> {
+    fn wait_end(&self) -> Result<Option<Handle>, CnoRefusal> {
         match self.wait_end {
             Some(WaitEnd::Triggered(evd)) => Ok(Some(evd)),
             Some(WaitEnd::Released) => Ok(None),
-            Some(WaitEnd::Failed) | None => Err(FAILED),
+            Some(WaitEnd::Failed) | None => Err(CnoRefusal::DeviceFailed),
         }
     }
 }
