@@ -3,6 +3,7 @@
 //!
 //! Decision: `docs/decisions/069-symbol-versions-by-aliases.md`
 
+use std::collections::BTreeSet;
 use std::env;
 use std::fmt::Write as _;
 use std::fs;
@@ -31,7 +32,8 @@ fn main() {
         let (name, _) = line.strip_prefix("DAT_RETURN ")?.split_once('(')?;
         Some(name)
     });
-    version_symbols(&declared.chain(UNDECLARED).collect::<Vec<_>>());
+    // In order, so that every build links the same library.
+    version_symbols(&declared.chain(UNDECLARED).collect());
 }
 
 /// Returns the text of all headers.
@@ -45,7 +47,7 @@ fn headers() -> String {
 /// Exports each name with the version `DAT_2.0`: as an alias of the hidden function
 /// `_NAME`. A function that Rust exports itself could have no version, because the
 /// linker gets a list without versions from rustc.
-fn version_symbols(names: &[&str]) {
+fn version_symbols(names: &BTreeSet<&str>) {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let map = out.join("versions.map");
     let mut script = String::from("DAT_2.0 {\n    global:\n");
