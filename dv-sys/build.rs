@@ -2,7 +2,7 @@
 //! of `verbs.h` and `mlx5dv.h`.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[path = "build/rdma_core.rs"]
 mod rdma_core;
@@ -318,12 +318,24 @@ const RAW_ENUM_MODULES: [&str; 18] = [
 /// Those of them that the other bindings use.
 const ENUM_MODULES: [&str; 3] = ["ibv_mw_type", "ibv_wc_opcode", "ib_uverbs_advise_mr_advice"];
 
+/// The bindings for docs.rs, which has no headers of rdma-core: `packaging/crates` puts
+/// those that this script has generated into the package.
+const PREPARED: &str = "bindings";
+
 fn main() {
+    println!("cargo::rerun-if-env-changed=DOCS_RS");
+    if env::var_os("DOCS_RS").is_some() && Path::new(PREPARED).exists() {
+        for name in ["raw.rs", "verbs_inline.rs", "mlx5dv.rs"] {
+            std::fs::copy(Path::new(PREPARED).join(name), out_dir().join(name))
+                .expect("the folder has all bindings, and OUT_DIR can be written");
+        }
+        return;
+    }
     let include = rdma_core::probe();
     if clang_sys::load().is_err() {
         rdma_core::fail("libclang, which bindgen needs to read the headers, was not found");
     }
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let out = out_dir();
     let mut shims = cc::Build::new();
     shims
         .includes(&include)
@@ -369,6 +381,10 @@ fn main() {
     shims.file("c/layout.c").compile("dv_shims");
 }
 
+fn out_dir() -> PathBuf {
+    PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"))
+}
+
 /// Returns the pattern that matches exactly these names.
 fn any_of(names: &[&str]) -> String {
     names.join("|")
@@ -394,12 +410,7 @@ fn header(name: &str, include: &[PathBuf]) -> bindgen::Builder {
 }
 
 /// Writes the bindings, and the shims of the inline functions if there are any.
-fn generate(
-    builder: bindgen::Builder,
-    out: &std::path::Path,
-    name: &str,
-    shims: Option<&mut cc::Build>,
-) {
+fn generate(builder: bindgen::Builder, out: &Path, name: &str, shims: Option<&mut cc::Build>) {
     let source = out.join(format!("{name}_shims.c"));
     builder
         .wrap_static_fns(shims.is_some())
