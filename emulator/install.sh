@@ -11,9 +11,9 @@ usage() {
 usage: emulator/install.sh [--built FOLDER] DIR
        emulator/install.sh --key
 
-Puts mlx5-emu and libmlx5emu.so into DIR. Builds them with cargo, unless DIR has those of the
-same sources. Then runs "mlx5-emu run -- ibv_devinfo", and fails unless it shows a port that is
-active. Missing packages (a C compiler, libmlx5, ibv_devinfo) are installed first, after naming
+Puts mlx5-emu, libmlx5emu.so and valgrind.supp into DIR. Builds them with cargo, unless DIR has
+those of the same sources. Then runs "mlx5-emu run -- ibv_devinfo", and fails unless it shows a
+port that is active. Missing packages (a C compiler, libmlx5, ibv_devinfo) are installed first, after naming
 them. mlx5-emu itself needs no root, no kernel module and no device.
 
   --built FOLDER  copy them from the folder of an earlier build (target/release)
@@ -75,7 +75,7 @@ if [ -n "$built" ] || [ ! -x "$dir/mlx5-emu" ] || [ "$(cat "$dir/key" 2>/dev/nul
     fi
     # The key comes last: an interrupted copy has none.
     rm -f "$dir"/{key,mlx5-emu,libmlx5emu.so}
-    cp "$built/mlx5-emu" "$built/libmlx5emu.so" "$dir"
+    cp "$built/mlx5-emu" "$built/libmlx5emu.so" emulator/valgrind.supp "$dir"
     key >"$dir/key"
 fi
 

@@ -113,14 +113,11 @@ impl Hardware {
     /// Replaces the injected faults. The counters start again at zero, packets
     /// that the wire delays are lost, and ports that a fault has taken down come up.
     pub fn set_faults(&mut self, spec: Option<&FaultSpec>) {
-        for (_, port) in self
-            .faults
-            .take()
-            .into_iter()
-            .flat_map(|it| it.port_recoveries)
-        {
-            let is_off = self.switched_off.contains(port);
-            self.nic.set_port(port, !is_off);
+        if let Some(before) = self.faults.take() {
+            for (_, port) in before.port_recoveries {
+                let is_off = self.switched_off.contains(port);
+                self.nic.set_port(port, !is_off);
+            }
         }
         let spec = spec.filter(|spec| !spec.is_empty());
         self.nic
