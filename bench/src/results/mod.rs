@@ -12,7 +12,8 @@ mod notes;
 mod read;
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use serde_json::Value;
@@ -130,6 +131,9 @@ impl Case {
     }
 }
 
+/// The maximum length of a result file, in bytes. A long one has under 1 MiB.
+const LONGEST: u64 = 64 << 20;
+
 /// A result file.
 #[derive(Clone, Debug)]
 pub(crate) struct ResultFile {
@@ -150,12 +154,21 @@ pub(crate) struct ResultFile {
 
 impl ResultFile {
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
-        let text = fs::read_to_string(path).map_err(|error| {
-            Failure::usage(format!(
-                "cannot read {}: {error}; name a file that --json has written",
+        let mut text = String::new();
+        // One byte more shows that the file is longer.
+        let read =
+            File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text));
+        let cause = match read {
+            Ok(length) if length as u64 <= LONGEST => None,
+            Ok(_) => Some(format!("it is longer than {} MiB", LONGEST >> 20)),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(cause) = cause {
+            return Err(Failure::usage(format!(
+                "cannot read {}: {cause}; name a file that --json has written",
                 path.display()
-            ))
-        })?;
+            )));
+        }
         Self::parse(&text)
             .map_err(|cause| Failure::usage(format!("cannot use {}: {cause}", path.display())))
     }

@@ -239,3 +239,9 @@ fn conditions_without_sense_are_refused() {
         assert!(wrong.parse::<Condition>().is_err(), "{wrong}");
     }
 }
+
+#[test]
+fn a_file_without_end_is_refused() {
+    let error = ResultFile::read(Path::new("/dev/zero")).expect_err("it never ends");
+    assert!(error.to_string().contains("longer than 64 MiB"), "{error}");
+}
