@@ -180,10 +180,16 @@ unsafe extern "C-unwind" fn wait_for_several(
         && !nmore.is_null()
         && let Some(owned) = handle::own_at::<Evd>(evd_handle)
         && let Ok(Ok(mut found)) = evd::peek(owned)
-        && found.reaches(threshold)
+        && let Some(count) = found.reached(threshold)
+        && let Ok(()) = found.take::<false, _>(|taken| {
+            // SAFETY: the pointer is not null, so it is writable by the contract of `exports`.
+            unsafe { event::write(event, &taken) };
+        })
     {
-        // SAFETY: both pointers are not null, so they are writable by the contract of `exports`.
-        return unsafe { wait_found::<false>(found, event, nmore, evd_handle, timeout) };
+        // Counted before the event was taken, and not twice.
+        // SAFETY: as above.
+        unsafe { nmore.write_unaligned((count - 1).cast_signed()) };
+        return DatReturn::SUCCESS.bits();
     }
     // SAFETY: the caller has the same contract.
     unsafe { wait_slow(evd_handle, timeout, threshold, event, nmore) }

@@ -79,6 +79,7 @@ impl Evd {
 
     /// Returns the number of events that it holds: at least as many as requested, and at least as
     /// many as can be outstanding on the streams attached to it. Only [`Self::resize`] lowers it.
+    #[inline]
     #[must_use]
     pub fn queue_length(&self) -> u32 {
         self.queue_length.load(Ordering::Acquire)
@@ -307,6 +308,7 @@ impl EvdState {
     }
 
     /// Returns the attribute of the DTO streams, if there are any.
+    #[inline]
     pub(super) fn attribute(&self) -> Option<Attribute> {
         Attribute::from_number(self.states.load(Ordering::Acquire) >> ATTRIBUTE_SHIFT)
     }

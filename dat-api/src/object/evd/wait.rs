@@ -85,15 +85,13 @@ impl PeekedEvent {
         }
     }
 
-    /// Returns whether a wait with this threshold can take the event now: the threshold is valid,
-    /// and that number of events is in the queue.
-    #[inline]
+    /// Returns how many events are in the queue if a wait with this threshold can take one now: the
+    /// threshold is valid and reached there.
+    #[inline(always)]
     #[must_use]
-    pub fn reaches(&mut self, threshold: i32) -> bool {
-        match self.owned.check_wait(threshold) {
-            Ok(threshold) => self.count().is_some_and(|count| count >= threshold),
-            Err(_) => false,
-        }
+    pub fn reached(&mut self, threshold: i32) -> Option<u32> {
+        let threshold = self.owned.check_wait(threshold).ok()?;
+        self.count().filter(|count| *count >= threshold)
     }
 }
 
@@ -110,12 +108,16 @@ pub fn take_counted(owned: Owned<Evd>, threshold: i32) -> Result<(Event, u32), O
     }
     match peek(owned) {
         Ok(Ok(mut found)) => {
-            if threshold != 1 && !found.reaches(threshold) {
-                return Err(Some(found.owned));
-            }
-            found
-                .take_counted::<false, _>(|event| event)
-                .map_err(|found| Some(found.into_owned()))
+            let taken = if threshold == 1 {
+                found.take_counted::<false, _>(|event| event)
+            } else if let Some(count) = found.reached(threshold) {
+                // Counted before it is taken, and not twice.
+                let taken = found.take::<false, _>(|event| event);
+                taken.map(|event| (event, count - 1))
+            } else {
+                Err(found)
+            };
+            taken.map_err(|found| Some(found.into_owned()))
         }
         Ok(Err(_empty)) => Err(None),
         Err(owned) => Err(Some(owned)),
@@ -334,6 +336,7 @@ impl<O: BorrowMut<Owned<Evd>>> Drop for Waiting<O> {
 }
 
 impl Evd {
+    #[inline]
     fn check_wait(&self, threshold: i32) -> Result<u32, EvdRefusal> {
         let (asked, most) = (threshold.cast_unsigned(), self.queue_length());
         if threshold <= 0 || asked > most {
