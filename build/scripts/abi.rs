@@ -13,6 +13,8 @@ use std::path::PathBuf;
 mod fail;
 #[path = "names.rs"]
 mod names;
+#[path = "slots.rs"]
+mod slots;
 
 /// Binds the library's calls of its own functions to them. The provider table must
 /// hold this library's own functions even if another library in the process exports
@@ -25,6 +27,7 @@ pub(crate) fn bind_own_functions() {
 pub(crate) fn compile(files: &[&str]) {
     println!("cargo::rerun-if-changed=build/abi.rs");
     println!("cargo::rerun-if-changed=build/fail.rs");
+    println!("cargo::rerun-if-changed=build/slots.rs");
     for file in files {
         println!("cargo::rerun-if-changed={file}");
     }
@@ -149,22 +152,7 @@ pub(crate) fn generate(folder: &str) {
         .generate()
         .unwrap_or_else(|cause| fail(&format!("bindgen cannot read {folder}/udat.h: {cause}")))
         .to_string();
-    fs::write(out.join("slots.rs"), slots(&abi)).expect("OUT_DIR can be written");
+    fs::write(out.join("slots.rs"), slots::table(&abi)).expect("OUT_DIR can be written");
     fs::write(out.join("abi.rs"), abi).expect("OUT_DIR can be written");
     names::write();
-}
-
-/// Returns `table! { SLOT: TYPE = CALL, … }`: each slot of the provider table, whose name ends in
-/// `_func`, with the name of its call. C alone can define the call with a `va_list`.
-fn slots(abi: &str) -> String {
-    let table = abi.split_once("struct DAT_PROVIDER {");
-    let members = table.and_then(|(_, rest)| rest.split_once('}'));
-    let (members, _) = members.expect("the headers have the table");
-    let slots = members.lines().filter_map(|line| {
-        let (slot, kind) = line.trim().strip_prefix("pub ")?.split_once(": ")?;
-        let call = slot.strip_suffix("_func")?;
-        (call != "handle_extendedop")
-            .then(|| format!("    {slot}: {} = dat_{call},\n", kind.trim_end_matches(',')))
-    });
-    format!("table! {{\n{}}}\n", slots.collect::<String>())
 }

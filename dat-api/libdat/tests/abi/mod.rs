@@ -11,5 +11,6 @@ mod here;
 mod layout;
 mod listed;
 mod signatures;
+mod slots;
 mod status;
 mod version;
