@@ -167,7 +167,7 @@ impl Cr {
     /// - `INVALID_PARAMETER`, argument 2: more private data than the connection manager carries.
     pub fn reject(handle: Handle, private_data: &[u8]) -> Result<()> {
         let cr = handle::pin::<Self>(handle).ok_or_else(stale::<Self>)?;
-        let most = cr.ia.max_private_data();
+        let most = cr.ia.rules().max_private_data;
         if private_data.len() > most {
             return Err(DatError::new(
                 ReturnType::InvalidParameter,

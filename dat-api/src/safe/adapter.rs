@@ -125,7 +125,7 @@ impl Adapter {
     /// The device was removed.
     pub fn port(&self) -> Result<PortInfo> {
         let ia = &self.0.ia;
-        Ok(ia.device().port(ia.port())?)
+        Ok(ia.device().port(ia.rules().connect.port)?)
     }
 
     /// Returns the address at which peers reach it.

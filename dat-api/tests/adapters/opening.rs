@@ -28,7 +28,7 @@ fn a_device_opens_by_name_with_and_without_port_in_either_thread_safety() {
             assert_eq!(ia.handle().kind(), Some(Kind::Ia));
             assert_eq!(evd.and_then(Handle::kind), Some(Kind::Evd));
             assert_eq!(
-                (ia.device().info().name.as_str(), ia.port()),
+                (ia.device().info().name.as_str(), ia.rules().connect.port),
                 (&name[..6], 1)
             );
             close(ia);
@@ -151,7 +151,7 @@ fn dat_conf_names_adapters_and_sets_their_options() {
         let _variables = Variables::set(&[("DAT_WAIT", "poll")]);
         open("fast")
     };
-    assert_eq!(ia.wait_policy(), WaitPolicy::Block);
+    assert_eq!(ia.rules().wait, WaitPolicy::Block);
     assert_eq!(ia.device().info().name, "mlx5_1");
     assert_eq!(ia.query().ia.adapter_name, "fast");
     close(ia);
@@ -223,7 +223,7 @@ fn environment_variables_set_options() {
             ("DAT_CM", "socket"),
         ]);
         let (ia, _) = open("mlx5_0");
-        assert_eq!(ia.wait_policy(), WaitPolicy::Poll);
+        assert_eq!(ia.rules().wait, WaitPolicy::Poll);
         close(ia);
     }
     // The emulated device has no network interface, even where rdma_cm exists.

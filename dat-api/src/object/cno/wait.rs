@@ -21,9 +21,6 @@ use crate::object::evd::{PollMode, Timeout, poll_for_cno};
 use crate::object::steps::{Begun, Next, Slept, Steps};
 use crate::object::usage::Use;
 use crate::refusal::CnoRefusal;
-use crate::status::{DatReturn, ReturnType, Subtype};
-
-const EMPTY: DatReturn = DatReturn::error(ReturnType::QueueEmpty, Subtype::NoSubtype);
 
 /// A waiter: what one thread sleeps on; reused by later waits.
 pub(super) struct Waiter {
@@ -69,13 +66,13 @@ impl Waiter {
 ///
 /// Any number of threads may wait; each trigger goes to one of them.
 ///
-/// Unless the IA is strict ([`Ia::is_strict`]), a wait that begins also returns an EVD that was
+/// Unless the IA is strict ([`Conformance`]), a wait that begins also returns an EVD that was
 /// returned before and still holds events that notify; and an EVD that holds several such events
 /// goes to as many threads, also if these sleep already.
 ///
 /// Decision: `docs/decisions/062-cno-wait-returns-leftovers.md`
 ///
-/// [`Ia::is_strict`]: crate::object::ia::Ia::is_strict
+/// [`Conformance`]: crate::object::ia::Conformance
 ///
 /// # Errors
 /// `QUEUE_EMPTY` when the timeout expires; `INTERRUPTED_CALL` after a signal; `INVALID_HANDLE`;
@@ -133,7 +130,7 @@ impl Waiting {
             return Ok(NextStep::Over(WaitOutcome::TimedOut));
         };
         let (polls, blocker, counters) = (&mut self.polls, &waiter.blocker, &mut self.counters);
-        let policy = polls.poller.cno.ia.wait_policy();
+        let policy = polls.poller.cno.ia.rules().wait;
         let mut budget = waiter.budget.lock();
         let wait = match &mut self.under_way {
             Some(wait) => wait,
@@ -198,12 +195,9 @@ impl Cno {
         self.counts.read()
     }
 
-    /// Returns the refusal of a timeout. The reference implementation returns the bare type.
+    /// Returns the refusal of a timeout.
     fn empty(&self) -> CnoRefusal {
-        let code = match self.ia.is_strict() {
-            true => EMPTY,
-            false => EMPTY.without_class(),
-        };
+        let code = self.ia.rules().conformance.empty;
         CnoRefusal::Empty { code }
     }
 
@@ -351,9 +345,9 @@ impl<C: Deref<Target = Cno>> EvdPoller for Poller<C> {
         }
         Held {
             any: seen.holds,
-            waiters: match self.cno.ia.is_strict() {
-                true => 1,
-                false => seen.notifying,
+            waiters: match self.cno.ia.rules().conformance.returns_leftovers {
+                true => seen.notifying,
+                false => 1,
             },
         }
     }
@@ -383,7 +377,7 @@ impl<C: Deref<Target = Cno>> WaitPolls<C> {
 
     /// Polls for the first time.
     fn first_ready(&mut self) -> bool {
-        let with_leftovers = !self.poller.cno.ia.is_strict();
+        let with_leftovers = self.poller.cno.ia.rules().conformance.returns_leftovers;
         self.poller.takes_leftovers = with_leftovers;
         self.wait_end = protocol::poll_first(&mut self.poller, with_leftovers);
         self.poller.takes_leftovers = false;

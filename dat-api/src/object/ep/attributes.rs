@@ -7,7 +7,7 @@
 
 use super::MAX_SEGMENTS;
 use crate::error::{DatError, Result};
-use crate::object::ia::IaAttributes;
+use crate::object::ia::{IaAttributes, Rules};
 use crate::status::{ReturnType, Subtype};
 use crate::types::{CompletionFlags, EpAttributes};
 
@@ -18,9 +18,6 @@ const DEFAULT_RECEIVES: i32 = 128;
 pub(crate) const DEFAULT_REQUESTS: i32 = 127;
 /// The segments of its requests and receives.
 const DEFAULT_IOV: i32 = 4;
-/// The RDMA reads that an endpoint issues and serves at a time if the attributes leave them open,
-/// within the limits of the adapter.
-const DEFAULT_READS: i32 = 4;
 /// `DAT_HW_DEFAULT` and `DAT_WATERMARK_INFINITE`.
 const OFF: i32 = -1;
 
@@ -42,8 +39,6 @@ const RECV_FLAGS: [CompletionFlags; 4] = [
 pub(super) struct Request {
     /// It takes receives from an SRQ.
     pub(super) shared: bool,
-    /// The IA is strict.
-    pub(super) strict: bool,
     /// It has an EVD for receives.
     pub(super) has_recv: bool,
     /// It has an EVD for requests.
@@ -52,17 +47,10 @@ pub(super) struct Request {
     pub(super) argument: Subtype,
 }
 
-impl Request {
-    /// Returns whether the attributes follow the DAT pages to the letter, instead of what the
-    /// reference implementation allows. Endpoints on an SRQ always do.
-    fn is_strict(self) -> bool {
-        self.shared || self.strict
-    }
-}
-
 /// Returns the attributes of an endpoint that is created without any. A connection never fails
 /// because of the numbers of RDMA reads: the peers agree on the smaller ones.
-pub(super) fn defaults(ia: &IaAttributes, request: Request) -> EpAttributes {
+pub(super) fn defaults(rules: &Rules, request: Request) -> EpAttributes {
+    let ia = &rules.limits;
     let iov = DEFAULT_IOV.min(segments(ia));
     // Without EVDs, one completion queue holds both kinds of completions.
     let one_queue = !request.shared && !request.has_recv && !request.has_request;
@@ -70,10 +58,7 @@ pub(super) fn defaults(ia: &IaAttributes, request: Request) -> EpAttributes {
         true => ia.max_evd_qlen / 2,
         false => ia.max_evd_qlen,
     };
-    let reads = |most: i32| match request.is_strict() {
-        true => 0,
-        false => DEFAULT_READS.min(most),
-    };
+    let reads = |most: i32| rules.of_endpoint(request.shared).default_reads.min(most);
     EpAttributes {
         service_type: 0,
         max_message_size: ia.max_message_size,
@@ -108,10 +93,10 @@ fn segments(ia: &IaAttributes) -> i32 {
 /// `INVALID_PARAMETER`, naming the argument.
 pub(super) fn resolve(
     requested: &EpAttributes,
-    ia: &IaAttributes,
+    rules: &Rules,
     request: Request,
 ) -> Result<EpAttributes> {
-    let default = defaults(ia, request);
+    let (default, ia) = (defaults(rules, request), &rules.limits);
     let mut resolved = *requested;
     let bad = |what: String| DatError::new(ReturnType::InvalidParameter, request.argument, what);
     if requested.service_type != 0 {
@@ -126,7 +111,7 @@ pub(super) fn resolve(
             requested.qos
         )));
     }
-    flags(requested, request.is_strict()).map_err(bad)?;
+    flags(requested, rules.of_endpoint(request.shared).ignored_flags).map_err(bad)?;
     open(&mut resolved.max_message_size, default.max_message_size);
     open(&mut resolved.max_rdma_size, default.max_rdma_size);
     size(
@@ -259,18 +244,18 @@ fn open(value: &mut u64, default: u64) {
     }
 }
 
-/// Checks the flag words. As a request flag, SUPPRESS is accepted and has no effect, unless the
-/// endpoint is strict: the flags of each post decide.
-fn flags(requested: &EpAttributes, is_strict: bool) -> Result<(), String> {
+/// Checks the flag words. An ignored flag is accepted as a request flag and has no effect: the flags
+/// of each post decide.
+fn flags(requested: &EpAttributes, ignored: CompletionFlags) -> Result<(), String> {
     if !RECV_FLAGS.contains(&requested.recv_completion_flags) {
         return Err(format!(
             "invalid recv completion flags {:#x}: expected UNSIGNALLED, SOLICITED_WAIT, EVD_THRESHOLD or 0",
             requested.recv_completion_flags.bits()
         ));
     }
-    let (ignored, also) = match is_strict {
-        true => (CompletionFlags::empty(), ""),
-        false => (CompletionFlags::SUPPRESS, ", with or without SUPPRESS"),
+    let also = match ignored.contains(CompletionFlags::SUPPRESS) {
+        true => ", with or without SUPPRESS",
+        false => "",
     };
     if !REQUEST_FLAGS.contains(&(requested.request_completion_flags - ignored)) {
         return Err(format!(
@@ -303,11 +288,10 @@ fn count(name: &str, value: i32, least: i32, (most, limit): (i32, &str)) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::ia::small_adapter as small;
+    use crate::object::ia::{Conformance, small_adapter as small};
 
     const ASKS: Request = Request {
         shared: false,
-        strict: false,
         has_recv: true,
         has_request: true,
         argument: Subtype::InvalidArg6,
@@ -338,16 +322,16 @@ mod tests {
     #[test]
     fn rdma_reads_default_to_4_and_to_none_on_an_srq_or_a_strict_adapter() {
         let ia = small(|limits| (limits.reads_issued, limits.reads_served) = (16, 4));
-        let strict = Request {
-            strict: true,
-            ..ASKS
+        let strict = Rules {
+            conformance: Conformance::STRICT,
+            ..ia.clone()
         };
         let shared = Request {
             shared: true,
             ..ASKS
         };
-        for (request, reads) in [(ASKS, 4), (strict, 0), (shared, 0)] {
-            let default = defaults(&ia, request);
+        for (ia, request, reads) in [(&ia, ASKS, 4), (&strict, ASKS, 0), (&ia, shared, 0)] {
+            let default = defaults(ia, request);
             let of = |it: &EpAttributes| (it.max_rdma_read_in, it.max_rdma_read_out);
             assert_eq!(of(&default), (reads, reads), "{request:?}");
             // Left open, or set to 0, which stays 0.
@@ -357,7 +341,7 @@ mod tests {
                     max_rdma_read_out: requested,
                     ..default
                 };
-                let got = resolve(&requested, &ia, request).expect("within the limits");
+                let got = resolve(&requested, ia, request).expect("within the limits");
                 assert_eq!(of(&got), (resolved, resolved), "{request:?}");
             }
         }
@@ -365,13 +349,12 @@ mod tests {
 
     #[test]
     fn suppress_is_a_request_flag_unless_the_endpoint_is_strict() {
-        let ia = small(|_| ());
+        let mut ia = small(|_| ());
         for (shared, strict) in [(false, false), (true, false), (false, true)] {
-            let request = Request {
-                shared,
-                strict,
-                ..ASKS
-            };
+            if strict {
+                ia.conformance = Conformance::STRICT;
+            }
+            let request = Request { shared, ..ASKS };
             for with in REQUEST_FLAGS {
                 let requested = EpAttributes {
                     request_completion_flags: with | CompletionFlags::SUPPRESS,

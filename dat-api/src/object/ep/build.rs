@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use dat_engine::{Access, CompletionQueue, ConnectOptions, Endpoint, EndpointOptions};
+use dat_engine::{CompletionQueue, ConnectOptions, Endpoint, EndpointOptions};
 
 use super::completions::Unreported;
 use super::poster::{Held, unsigned};
@@ -70,7 +70,7 @@ impl Plan {
         let before: Vec<_> = before.each().collect();
         let config = |evd: &Evd, flags| DtoConfig {
             flags,
-            mixes: srq.is_none() && !evd.ia().is_strict(),
+            mixes: evd.ia().rules().of_endpoint(srq.is_some()).mixes_streams,
         };
         let recv = match &self.recv {
             Some(evd) => {
@@ -168,7 +168,7 @@ pub(super) fn check_evd(
 /// both. `argument` is the argument that the error names.
 pub(super) fn check_zones(ia: &Ia, pz: Option<&Pz>, srq: &Srq, argument: Subtype) -> Result<()> {
     let differ = pz.is_some_and(|pz| pz.handle() != srq.pz());
-    if differ && !ia.device().srq_domain_may_differ() {
+    if differ && !ia.rules().srq_zone_may_differ {
         return Err(DatError::new(
             ReturnType::InvalidParameter,
             argument,
@@ -184,7 +184,7 @@ impl Ep {
     fn check_solicited(&self, plan: &Plan) -> Result<()> {
         let flags = plan.attributes.recv_completion_flags;
         let asked = flags.contains(CompletionFlags::SOLICITED_WAIT);
-        match asked && !self.ia.device().reports_solicited() {
+        match asked && !self.ia.rules().reports_solicited {
             false => Ok(()),
             true => Err(DatError::new(
                 ReturnType::ModelNotSupported,
@@ -221,7 +221,7 @@ impl Ep {
         } else {
             None
         };
-        let attributes = &plan.attributes;
+        let (attributes, rules) = (&plan.attributes, self.ia.rules());
         let send_cq = match (&streams.request, &unreported) {
             (Some(stream), _) => stream.cq(),
             (None, Some(queue)) => queue.handle(),
@@ -245,7 +245,7 @@ impl Ep {
             recv_segments: unsigned(attributes.max_recv_iov).max(1),
             // Inline data makes WQEs larger. It is left out where a ring of this depth would not
             // fit with it (`max_dto_per_ep`).
-            inline_bytes: if plan.request_depth() > self.ia.device().limits().queue_depth / 2 {
+            inline_bytes: if plan.request_depth() > rules.inline_depth {
                 0
             } else {
                 INLINE_BYTES
@@ -256,12 +256,12 @@ impl Ep {
             exclusive_register: true,
             // A program without receive events looks at the memory itself, and may reuse it before
             // the CQE is polled.
-            payload_in_completion: streams.recv.is_some() && self.ia.scatters_to_completions(),
+            payload_in_completion: streams.recv.is_some() && rules.scatters_to_completions,
             ..EndpointOptions::new(send_cq, recv_cq)
         };
         // Room for binds makes the ring larger. If the device cannot create a ring of this depth
         // with binds, the endpoint refuses binds.
-        let windows = plan.binds() && self.ia.device().limits().windows > 0;
+        let windows = plan.binds() && rules.limits.max_rmrs > 0;
         let mut qp = match windows {
             true => pz
                 .domain()
@@ -321,7 +321,7 @@ impl Ep {
         control.attributes = plan.attributes;
         let unsignalled = CompletionFlags::UNSIGNALLED;
         if plan.attributes.recv_completion_flags.contains(unsignalled) {
-            let most = self.ia.attributes().max_dto_per_ep;
+            let most = self.ia.rules().limits.max_dto_per_ep;
             self.unsignalled.make_room(unsigned(most));
         }
         self.reset_counters(control);
@@ -352,16 +352,9 @@ impl Ep {
     pub(super) fn options(&self, attributes: &EpAttributes) -> ConnectOptions {
         let depth = |reads: i32| u8::try_from(reads.clamp(0, 255)).unwrap_or(u8::MAX);
         ConnectOptions {
-            port: self.ia.port(),
-            gid_index: self.ia.gid_index(),
             reads_issued: depth(attributes.max_rdma_read_out),
             reads_served: depth(attributes.max_rdma_read_in),
-            access: match self.ia.attributes().atomics {
-                true => Access::REMOTE | Access::REMOTE_ATOMIC,
-                false => Access::REMOTE,
-            },
-            transport: self.ia.transport(),
-            ..ConnectOptions::default()
+            ..self.ia.rules().connect
         }
     }
 }

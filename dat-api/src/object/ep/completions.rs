@@ -283,8 +283,7 @@ impl Ep {
     /// Returns whether the connection manager will report why a request was flushed: the kernel
     /// flushes an iWARP queue pair before it reports the peer's disconnect.
     fn manager_reports_flush(&self, completion: &Completion) -> bool {
-        completion.status == Status::WrFlush
-            && self.ia.device().info().transport == Transport::Iwarp
+        completion.status == Status::WrFlush && self.ia.rules().transport == Transport::Iwarp
     }
 
     /// Breaks the connection because a transfer failed.

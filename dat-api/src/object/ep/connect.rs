@@ -205,7 +205,7 @@ impl Ep {
 
     /// Checks the length of private data against the limit of the connection manager.
     fn check_private_data(&self, data: &[u8], argument: Subtype) -> Result<()> {
-        let most = self.ia.max_private_data();
+        let most = self.ia.rules().max_private_data;
         if data.len() <= most {
             return Ok(());
         }

@@ -105,10 +105,10 @@ impl Ep {
         argument: Subtype,
     ) -> Result<Arc<Self>> {
         parts.check(ia)?;
-        let asked = parts.asked(ia, argument);
+        let asked = parts.asked(argument);
         let attributes = match attributes {
-            Some(attributes) => attributes::resolve(attributes, ia.attributes(), asked)?,
-            None => attributes::defaults(ia.attributes(), asked),
+            Some(attributes) => attributes::resolve(attributes, ia.rules(), asked)?,
+            None => attributes::defaults(ia.rules(), asked),
         };
         Self::make(ia, parts, attributes, EpState::Unconnected)
     }
@@ -116,13 +116,13 @@ impl Ep {
     /// Creates the endpoint of a connection request on a service point that creates endpoints. It
     /// has no protection zone and no EVDs yet, and belongs to the consumer only after accepting.
     pub(crate) fn create_tentative(ia: &Arc<Ia>, request: &cm::Request) -> Result<Arc<Self>> {
-        let (limits, parts) = (ia.attributes(), Parts::default());
+        let (limits, parts) = (&ia.rules().limits, Parts::default());
         // The requester's numbers of reads, within the limits of the IA.
         let theirs = request.parameters();
         let attributes = EpAttributes {
             max_rdma_read_in: i32::from(theirs.reads_requested).min(limits.max_rdma_read_per_ep_in),
             max_rdma_read_out: i32::from(theirs.reads_served).min(limits.max_rdma_read_per_ep_out),
-            ..attributes::defaults(limits, parts.asked(ia, Subtype::NoSubtype))
+            ..attributes::defaults(ia.rules(), parts.asked(Subtype::NoSubtype))
         };
         let ep = Self::make(ia, parts, attributes, EpState::TentativeConnectionPending)?;
         ep.control().set_peer(request);
@@ -140,7 +140,7 @@ impl Ep {
             handle: place.handle(),
             ia: Arc::clone(ia),
             state: AtomicU32::new(state as u32),
-            posting: Posting::new(ia.is_threadsafe(), Poster::default()),
+            posting: Posting::new(ia.rules().threadsafe, Poster::default()),
             taken: AtomicBool::new(false),
             refused: Refused::default(),
             reads_issued: AtomicU32::new(0),
@@ -213,10 +213,9 @@ impl Ep {
 
 impl Parts<'_> {
     /// Returns what the attributes depend on; `argument` is theirs.
-    fn asked(&self, ia: &Ia, argument: Subtype) -> Request {
+    fn asked(&self, argument: Subtype) -> Request {
         Request {
             shared: self.srq.is_some(),
-            strict: ia.is_strict(),
             has_recv: self.recv.is_some(),
             has_request: self.request.is_some(),
             argument,

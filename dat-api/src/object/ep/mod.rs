@@ -310,7 +310,7 @@ impl Ep {
                 (Some(connection), 0) => connection.local_port().map_or(0, u64::from),
                 (_, qualifier) => qualifier,
             },
-            remote_address: if has_remote || !self.ia.is_strict() {
+            remote_address: if has_remote || self.ia.rules().conformance.shows_last_peer {
                 control.remote.address()
             } else {
                 0

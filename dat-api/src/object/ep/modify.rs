@@ -176,7 +176,6 @@ impl Ep {
         // A second change waits while the first recreates the endpoint.
         let _one_at_a_time = self.changing.lock();
         self.check_state(fields)?;
-        let limits = self.ia.attributes();
         let zone = if fields.contains(EpFields::PZ) {
             Some(self.find_zone(change.pz)?)
         } else {
@@ -210,7 +209,6 @@ impl Ep {
         if !touched.is_empty() {
             let request = Request {
                 shared,
-                strict: self.ia.is_strict(),
                 has_recv: new.recv.is_some(),
                 has_request: new.request.is_some(),
                 argument: Subtype::InvalidArg3,
@@ -222,7 +220,7 @@ impl Ep {
             new.attributes = if asked == old.attributes && !loses_evd {
                 asked
             } else {
-                attributes::resolve(&asked, limits, request)?
+                attributes::resolve(&asked, self.ia.rules(), request)?
             };
         }
         for (evd, flag, subtype) in [

@@ -251,7 +251,7 @@ impl Ep {
     #[cold]
     #[inline(never)]
     fn await_established(&self) {
-        if self.ia.is_strict() {
+        if !self.ia.rules().conformance.awaits_established {
             return;
         }
         // A post is no cancellation point, but a sleep is.
@@ -371,7 +371,7 @@ impl Ep {
                 strict_part(kind, remote.length, (segments, length))?
             }
             Request::Atomic(remote, op) => {
-                if !self.ia.attributes().atomics {
+                if !self.ia.rules().limits.atomics {
                     return Err(Refusal::AtomicsUnsupported);
                 }
                 for (what, length, counts) in [
@@ -398,7 +398,7 @@ impl Ep {
         };
         match kind {
             Request::Read(_) | Request::Atomic(..) => self.require_reads(state)?,
-            Request::WriteImmed(..) if !self.ia.attributes().immediate_data => {
+            Request::WriteImmed(..) if !self.ia.rules().limits.immediate_data => {
                 return Err(Refusal::ImmediateUnsupported);
             }
             _ => {}
@@ -438,7 +438,7 @@ impl Ep {
     #[cold]
     #[inline(never)]
     fn no_reads(&self) -> Refusal {
-        match self.ia.attributes().max_rdma_read_per_ep_out {
+        match self.ia.rules().limits.max_rdma_read_per_ep_out {
             0 => Refusal::ReadsUnsupported,
             _ => Refusal::NoReads,
         }

@@ -143,10 +143,11 @@ impl Poster {
         self.max_write_iov = unsigned(attributes.max_rdma_write_iov);
         // A message must not be longer than the work-request data can record.
         self.max_message = attributes.max_message_size.min(LENGTH.into());
-        self.checks_remote = ia.is_strict();
-        let max_rdma = match self.checks_remote || self.srq.is_some() {
+        let (limits, on_srq) = (&ia.rules().limits, self.srq.is_some());
+        self.checks_remote = ia.rules().conformance.bounded_by_remote;
+        let max_rdma = match ia.rules().of_endpoint(on_srq).bounded_by_endpoint {
             true => attributes.max_rdma_size,
-            false => ia.attributes().max_rdma_size,
+            false => limits.max_rdma_size,
         };
         self.max_rdma = max_rdma.min(LENGTH.into());
         // UNSIGNALLED is accepted only if the attribute has it.
@@ -164,7 +165,7 @@ impl Poster {
             false => longest(segments, self.max_rdma),
         };
         let none_unless = |has, longest| if has { longest } else { Longest::NONE };
-        let recv = match self.srq.is_some() || self.marks_unsignalled_receives() {
+        let recv = match on_srq || self.marks_unsignalled_receives() {
             true => Longest::NONE,
             false => longest(self.max_recv_iov, u64::MAX),
         };
@@ -176,8 +177,8 @@ impl Poster {
                 send,
                 read: longest_rdma(self.max_read_iov),
                 write,
-                write_immed: none_unless(ia.attributes().immediate_data, write),
-                atomic: none_unless(ia.attributes().atomics && !self.checks_remote, Longest::ANY),
+                write_immed: none_unless(limits.immediate_data, write),
+                atomic: none_unless(limits.atomics && !self.checks_remote, Longest::ANY),
             };
             if qp.is_direct() {
                 self.direct_limits = self.limits;

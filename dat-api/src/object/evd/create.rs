@@ -21,10 +21,10 @@ use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Reservation, Upcalls};
 use crate::object::counters::{Counters, WaitCounts};
 use crate::object::exhausted;
-use crate::object::ia::Ia;
+use crate::object::ia::{EMPTY, Ia};
 use crate::object::stale;
 use crate::object::usage::{Counted, Usage};
-use crate::status::{DatReturn, ReturnType, Subtype};
+use crate::status::{ReturnType, Subtype};
 use crate::types::EvdFlags;
 
 /// Handles the failure of a completion queue: the queue and the completions in it are lost.
@@ -100,6 +100,7 @@ impl Evd {
         own: bool,
     ) -> Result<Arc<Self>> {
         let asked = check_length(min_qlen, context.max_queue_length())?;
+        let rules = context.rules();
         if let unknown @ 1.. = flags.bits() & !EvdFlags::all().bits() {
             return Err(DatError::new(
                 ReturnType::InvalidParameter,
@@ -120,9 +121,12 @@ impl Evd {
         let evd = Arc::new(Self {
             handle: place.handle(),
             flags,
-            empty: empty(flags, context.is_strict()),
+            empty: match flags.intersects(EvdFlags::DTO | EvdFlags::RMR_BIND) {
+                true => rules.conformance.empty,
+                false => EMPTY,
+            },
             queue_length: AtomicU32::new(asked),
-            policy: policy.unwrap_or_else(|| context.wait_policy()),
+            policy: policy.unwrap_or(rules.wait),
             state: EvdState::default(),
             binding: CnoBinding::default(),
             posted,
@@ -380,20 +384,5 @@ impl Evd {
     #[must_use]
     pub fn counters(&self) -> WaitCounters {
         self.counts.read()
-    }
-}
-
-const EMPTY: DatReturn = DatReturn::error(ReturnType::QueueEmpty, Subtype::NoSubtype);
-
-/// Returns the code for an empty EVD with these flags.
-///
-/// For an EVD with a completion queue, the reference implementation returns the bare type, and
-/// programs compare the whole code with `DAT_QUEUE_EMPTY`.
-///
-/// Decision: `docs/decisions/061-allow-what-the-reference-allows.md`
-fn empty(flags: EvdFlags, is_strict: bool) -> DatReturn {
-    match flags.intersects(EvdFlags::DTO | EvdFlags::RMR_BIND) && !is_strict {
-        true => EMPTY.without_class(),
-        false => EMPTY,
     }
 }

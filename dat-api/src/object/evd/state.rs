@@ -15,7 +15,7 @@ use super::streams::{Attachments, Attribute, FIRST_QUEUE, StreamKind};
 use crate::error::Result;
 use crate::handle::{Handle, Owned, Reservation};
 use crate::object::counters::WaitCounts;
-use crate::object::ia::Ia;
+use crate::object::ia::{Ia, Rules};
 use crate::object::usage::{Counted, Usage};
 use crate::status::DatReturn;
 use crate::types::{AsyncKind, AsyncReason, EvdFlags};
@@ -136,13 +136,17 @@ impl EvdContext {
         self.ia().handle()
     }
 
+    pub(super) fn rules(&self) -> &Rules {
+        match self {
+            Self::Ia(ia) => ia.rules(),
+            #[cfg(test)]
+            Self::Test(ia) => ia.rules(),
+        }
+    }
+
     /// Returns the maximum length of an EVD.
     pub(super) fn max_queue_length(&self) -> u32 {
-        match self {
-            Self::Ia(ia) => ia.device().limits().cq_depth.min(i32::MAX as u32),
-            #[cfg(test)]
-            Self::Test(_) => 1 << 16,
-        }
+        self.rules().limits.max_evd_qlen.unsigned_abs()
     }
 
     /// Returns the least entries of the first completion queue of an EVD.
@@ -152,22 +156,6 @@ impl EvdContext {
             Self::Ia(_) => FIRST_QUEUE,
             #[cfg(test)]
             Self::Test(ia) => ia.first_queue(),
-        }
-    }
-
-    pub(super) fn is_strict(&self) -> bool {
-        match self {
-            Self::Ia(ia) => ia.is_strict(),
-            #[cfg(test)]
-            Self::Test(_) => false,
-        }
-    }
-
-    pub(super) fn wait_policy(&self) -> WaitPolicy {
-        match self {
-            Self::Ia(ia) => ia.wait_policy(),
-            #[cfg(test)]
-            Self::Test(_) => WaitPolicy::default(),
         }
     }
 

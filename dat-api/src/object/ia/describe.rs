@@ -10,8 +10,7 @@ use super::attributes::{
     LOW_WATERMARK, NamedAttribute, OUTSTANDING, ProviderAttributes, PzSupport, SOFT_WATERMARK,
     SPAN,
 };
-use super::limit_attributes::{LimitAttributes, count};
-use super::limits::MAX_LMRS;
+use super::rules::Rules;
 use crate::options::{NumaChoice, Options};
 use crate::types::CompletionFlags;
 
@@ -36,58 +35,31 @@ pub(super) struct AttributeSources<'a> {
 impl AttributeSources<'_> {
     pub(super) fn adapter(&self) -> IaAttributes {
         let info = self.device.info();
-        let limits = self.device.limits();
-        let from_limits = LimitAttributes::of(limits);
-        let per_ep = |reads: i32| reads.saturating_mul(from_limits.max_eps);
         let (firmware_version_major, firmware_version_minor) = version(&info.firmware);
         IaAttributes {
             adapter_name: self.name.to_owned(),
             vendor_name: vendor(info.vendor_id),
             hardware_version_major: info.part_id,
-            hardware_version_minor: 0,
             firmware_version_major,
             firmware_version_minor,
             ia_address_ptr: self.local_address,
             ia_address: self.address,
-            max_eps: from_limits.max_eps,
-            max_dto_per_ep: from_limits.max_dto_per_ep,
-            max_rdma_read_per_ep_in: from_limits.max_rdma_read_per_ep_in,
-            max_rdma_read_per_ep_out: from_limits.max_rdma_read_per_ep_out,
-            max_evds: count(limits.cqs),
-            max_evd_qlen: from_limits.max_evd_qlen,
-            max_iov_segments_per_dto: from_limits.max_iov_segments_per_dto,
-            max_lmrs: count(limits.regions.min(MAX_LMRS)),
-            max_lmr_block_size: limits.region_size,
-            max_lmr_virtual_address: u64::MAX,
-            max_pzs: count(limits.domains),
             max_message_size: self.port.max_message.into(),
             max_rdma_size: self.port.max_message.into(),
-            max_rmrs: from_limits.max_rmrs,
-            max_rmr_target_address: if limits.windows == 0 { 0 } else { u64::MAX },
-            max_srqs: from_limits.max_srqs,
-            max_ep_per_srq: from_limits.max_ep_per_srq,
-            max_recv_per_srq: from_limits.max_recv_per_srq,
-            max_iov_segments_per_rdma_read: from_limits.max_iov_segments_per_rdma_read,
-            max_iov_segments_per_rdma_write: from_limits.max_iov_segments_per_rdma_write,
-            max_rdma_read_in: per_ep(from_limits.max_rdma_read_per_ep_in),
-            max_rdma_read_out: per_ep(from_limits.max_rdma_read_per_ep_out),
-            max_rdma_read_per_ep_in_guaranteed: true,
-            max_rdma_read_per_ep_out_guaranteed: true,
             transport_mtu: self.port.active_mtu.bytes(),
-            atomics: limits.atomics,
             immediate_data: info.transport != Transport::Iwarp,
-            transport_attributes: Vec::new(),
             vendor_attributes: vec![
                 named("firmware", info.firmware.clone()),
                 named("guid", format!("{:016x}", info.guid)),
             ],
+            ..IaAttributes::of(self.device.limits())
         }
     }
 
-    pub(super) fn provider(&self) -> ProviderAttributes {
+    pub(super) fn provider(&self, rules: &Rules) -> ProviderAttributes {
         let part = |text: &str| text.parse().unwrap_or(0);
         let (dapl_version_major, dapl_version_minor) = self.interface;
-        let shares = self.device.limits().srqs > 0;
+        let shares = rules.limits.max_srqs > 0;
         let if_shared = |bits: i32| if shares { bits } else { 0 };
         ProviderAttributes {
             provider_name: "udapl".to_owned(),
@@ -98,15 +70,12 @@ impl AttributeSources<'_> {
             lmr_mem_types_supported: 1 | 2,
             iov_ownership_on_return: IovOwnership::Consumer,
             dat_qos_supported: 0,
-            completion_flags_supported: match self.device.reports_solicited() {
+            completion_flags_supported: match rules.reports_solicited {
                 true => CompletionFlags::all(),
                 false => CompletionFlags::all() - CompletionFlags::SOLICITED_WAIT,
             },
-            is_thread_safe: self.threadsafe,
-            max_private_data_size: i32::try_from(
-                self.manager.max_private_data(self.device.info().transport),
-            )
-            .unwrap_or(i32::MAX),
+            is_thread_safe: rules.threadsafe,
+            max_private_data_size: i32::try_from(rules.max_private_data).unwrap_or(i32::MAX),
             supports_multipath: false,
             ep_creator: EpCreator::IfAsked,
             pz_support: PzSupport::Unique,
@@ -114,7 +83,7 @@ impl AttributeSources<'_> {
             evd_stream_merging_supported: [[true; 6]; 6],
             srq_supported: shares,
             srq_watermarks_supported: if_shared(LOW_WATERMARK | SOFT_WATERMARK | HARD_WATERMARK),
-            srq_ep_pz_difference_supported: shares && self.device.srq_domain_may_differ(),
+            srq_ep_pz_difference_supported: shares && rules.srq_zone_may_differ,
             srq_info_supported: if_shared(AVAILABLE | OUTSTANDING),
             ep_recv_info_supported: ALLOCATED | SPAN,
             lmr_sync_req: false,
@@ -122,9 +91,12 @@ impl AttributeSources<'_> {
             rdma_write_for_rdma_read_req: false,
             provider_specific_attributes: [
                 named("path", self.device.info().path.to_string()),
-                named("wait", self.options.wait.to_string()),
+                named("wait", rules.wait.to_string()),
                 named("cm", self.manager.kind().to_string()),
-                named("scatter", u8::from(!self.options.no_scatter).to_string()),
+                named(
+                    "scatter",
+                    u8::from(rules.scatters_to_completions).to_string(),
+                ),
                 named("numa", self.numa.clone()),
             ]
             .into_iter()

@@ -4,7 +4,8 @@
 //! | --- | --- |
 //! | `open.rs`, `close.rs` | opening and closing: the part of `object/adapter.rs` that uses no EVD |
 //! | `children.rs` | the objects of an IA, for closing it |
-//! | `attributes.rs`, `describe.rs`, `limit_attributes.rs`, `limits.rs` | its attributes |
+//! | `attributes.rs`, `describe.rs`, `limits.rs` | its attributes |
+//! | `rules.rs` | what options, device and connection manager decide for its objects |
 //! | `transport.rs` | the options of its connections |
 //! | `service_points.rs` | its service points by qualifier |
 //! | `reports.rs` | where asynchronous events go |
@@ -18,10 +19,10 @@ mod children;
 mod close;
 mod cm;
 mod describe;
-mod limit_attributes;
 mod limits;
 mod open;
 mod reports;
+mod rules;
 mod service;
 mod service_points;
 mod transport;
@@ -31,16 +32,14 @@ use core::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use dat_engine::Device;
 use dat_engine::cm::{DeviceWatch, Local, Manager};
 use dat_engine::control::ObjectId;
-use dat_engine::wait::WaitPolicy;
-use dat_engine::{Device, Transport, TransportOptions};
 
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Object, Reservation, Upcalls};
 use crate::object::counters::Counters;
 use crate::object::peer::PeerAddress;
-use crate::options::Options;
 use crate::status::{ReturnType, Subtype};
 use crate::types::{AsyncKind, AsyncReason};
 use dat_engine::sync::Mutex;
@@ -56,13 +55,14 @@ pub use attributes::{
     EpCreator, IaAttributes, IaInfo, IovOwnership, NamedAttribute, ProviderAttributes, PzSupport,
 };
 pub(super) use close::in_use;
-pub use limit_attributes::LimitAttributes;
-#[cfg(test)]
-pub(crate) use limit_attributes::small_adapter;
 pub(crate) use limits::MAX_LMRS;
 pub use limits::MAX_SEGMENTS;
+#[cfg(test)]
+pub(crate) use limits::small_adapter;
 pub use open::{AsyncEvd, OpenRequest};
 pub(crate) use reports::AsyncStream;
+pub(crate) use rules::EMPTY;
+pub use rules::{Conformance, Rules};
 
 /// An open interface adapter.
 pub struct Ia {
@@ -72,16 +72,12 @@ pub struct Ia {
     /// The name that it was opened by.
     name: String,
     device: Device,
-    port: u8,
-    options: Options,
-    /// The options of its connections, with defaults.
-    transport: TransportOptions,
-    threadsafe: bool,
+    rules: Rules,
+    provider: ProviderAttributes,
     /// The device and port of its listeners and connections.
     local: Local,
     address: SocketAddr,
     local_address: PeerAddress,
-    attributes: (IaAttributes, ProviderAttributes),
     cm: Arc<SharedManager>,
     children: Children,
     service_points: ServicePoints,
@@ -115,18 +111,11 @@ impl Ia {
     /// Returns its attributes and those of the library.
     #[must_use]
     pub fn query(&self) -> IaInfo {
-        let (ia, provider) = self.attributes.clone();
         IaInfo {
             async_evd: self.async_evd(),
-            ia,
-            provider,
+            ia: self.rules.limits.clone(),
+            provider: self.provider.clone(),
         }
-    }
-
-    /// Returns its attributes, which do not change while it is open.
-    #[must_use]
-    pub fn attributes(&self) -> &IaAttributes {
-        &self.attributes.0
     }
 
     /// Refuses a call that needs shared receive queues on a device without them.
@@ -134,7 +123,7 @@ impl Ia {
     /// # Errors
     /// `DAT_MODEL_NOT_SUPPORTED`.
     pub fn require_srqs(&self) -> Result<()> {
-        if self.device.limits().srqs > 0 {
+        if self.rules.limits.max_srqs > 0 {
             return Ok(());
         }
         Err(DatError::new(
@@ -148,59 +137,16 @@ impl Ia {
         ))
     }
 
-    /// Returns how its threads wait for events, unless an EVD has a policy of its own.
+    /// Returns the rules for its objects, which do not change while it is open.
     #[must_use]
-    pub fn wait_policy(&self) -> WaitPolicy {
-        self.options.wait
+    pub fn rules(&self) -> &Rules {
+        &self.rules
     }
 
     /// Returns its device.
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.device
-    }
-
-    /// Returns the number of its port.
-    #[must_use]
-    pub fn port(&self) -> u8 {
-        self.port
-    }
-
-    /// Returns the index of the GID that its connections use, if it is configured.
-    #[must_use]
-    pub fn gid_index(&self) -> Option<u8> {
-        self.options.gid
-    }
-
-    /// Returns what its connections use of the network.
-    #[must_use]
-    pub fn transport(&self) -> TransportOptions {
-        self.transport
-    }
-
-    /// Returns whether a message waits for ever for a receive of the peer.
-    fn retries_for_ever(&self) -> bool {
-        let unbounded = self.transport.rnr_retry() == TransportOptions::RNR_RETRY_INFINITE;
-        unbounded && self.device.info().transport != Transport::Iwarp
-    }
-
-    /// Returns whether the device may leave short payloads in completions.
-    #[must_use]
-    pub fn scatters_to_completions(&self) -> bool {
-        !self.options.no_scatter
-    }
-
-    /// Returns whether calls are checked as the DAT pages say, also where the reference
-    /// implementation checks less.
-    #[must_use]
-    pub fn is_strict(&self) -> bool {
-        self.options.strict
-    }
-
-    /// Returns whether several threads may use one object at a time.
-    #[must_use]
-    pub fn is_threadsafe(&self) -> bool {
-        self.threadsafe
     }
 
     /// Returns its address, which peers connect to. The port is 0: qualifiers take its place.
@@ -218,11 +164,6 @@ impl Ia {
     /// Returns the connection manager, which all IAs of a process with the same kind share.
     pub(crate) fn cm(&self) -> &Manager {
         self.cm.manager()
-    }
-
-    /// Returns the maximum length of private data, in bytes.
-    pub(crate) fn max_private_data(&self) -> usize {
-        self.cm().max_private_data(self.device.info().transport)
     }
 
     /// Returns the device and port of its listeners and connections.

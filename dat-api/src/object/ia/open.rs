@@ -12,6 +12,7 @@ use super::children::Children;
 use super::cm::{self, Chosen};
 use super::describe::{self, AttributeSources};
 use super::reports::{self, Reports};
+use super::rules::Rules;
 use super::service::Service;
 use super::service_points::ServicePoints;
 use super::transport::Connections;
@@ -129,20 +130,18 @@ impl Ia {
             numa,
             connections: connections.named(&transport),
         };
-        let attributes = (described.adapter(), described.provider());
+        let rules = Rules::new(&described, transport);
+        let provider = described.provider(&rules);
         let ia = Arc::new(Self {
             handle,
             process: std::process::id(),
             name: request.name.to_owned(),
             device,
-            port: port.number,
-            options,
-            transport,
-            threadsafe: request.threadsafe,
+            rules,
+            provider,
             local,
             address,
             local_address,
-            attributes,
             cm,
             children: Children::default(),
             service_points: ServicePoints::default(),

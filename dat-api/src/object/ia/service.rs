@@ -48,7 +48,7 @@ impl Service {
             poll,
             device,
             ia: Arc::downgrade(ia),
-            checks: ia.retries_for_ever() && tracing::enabled!(tracing::Level::WARN),
+            checks: ia.rules.retries_for_ever && tracing::enabled!(tracing::Level::WARN),
             stop: Arc::clone(&stop),
         };
         let blocked = SignalsBlocked::new();

@@ -69,7 +69,7 @@ impl Ia {
         (owner.upcalls().device_event)(owner, event.kind);
         let meaning = match event.kind {
             // As other libraries of uDAPL 2.0 do: the endpoint takes no more receives of its SRQ.
-            AsyncEventKind::LastReceive if self.attributes.1.dapl_version_major >= 2 => {
+            AsyncEventKind::LastReceive if self.provider.dapl_version_major >= 2 => {
                 Some((AsyncKind::EpBroken, AsyncReason::Failed))
             }
             kind => meaning(kind),

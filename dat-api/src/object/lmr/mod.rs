@@ -147,11 +147,7 @@ impl Lmr {
         };
         // SAFETY: the caller's promise.
         let (region, bindable) = unsafe { register(&pz, address, length, privileges)? };
-        // Verbs have no such access right: the device may read whatever is registered.
-        let granted = match ia.is_strict() {
-            true => privileges,
-            false => privileges | MemPrivileges::LOCAL_READ,
-        };
+        let granted = privileges | ia.rules().conformance.added_privileges;
         let entry = Entry::new(&Contents {
             address: address as u64,
             length,
@@ -336,7 +332,7 @@ fn range_of(ia: &Arc<Ia>, kind: MemoryKind) -> Result<(usize, u64)> {
             (address, info.registered_size)
         }
     };
-    if length == 0 && !ia.is_strict() {
+    if length == 0 && ia.rules().conformance.lmr_length_error {
         return Err(DatError::new(
             ReturnType::LengthError,
             Subtype::NoSubtype,

@@ -18,14 +18,13 @@ pub(super) unsafe fn register(
     privileges: MemPrivileges,
 ) -> Result<(MemoryRegion, bool)> {
     let bytes = usize::try_from(length).map_err(|_| too_long(length))?;
-    if length > pz.domain().device().limits().region_size {
+    let rules = pz.ia().rules();
+    if length > rules.limits.max_lmr_block_size {
         return Err(too_long(length));
     }
     let start = core::ptr::with_exposed_provenance_mut(address);
-    let device = pz.domain().device();
-    let (transport, limits) = (device.info().transport, device.limits());
-    let access = access_of(privileges, transport, limits.atomics);
-    if limits.windows == 0 {
+    let access = access_of(privileges, rules.transport, rules.limits.atomics);
+    if rules.limits.max_rmrs == 0 {
         // A driver without windows may refuse the flag.
         // SAFETY: the caller's promise.
         let region = unsafe { pz.domain().register(start, bytes, access) };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dat_engine::{SharedReceiveQueueHandle, SrqOptions};
 
 use super::counters::{Counters, Refused};
-use super::ia::{Ia, LimitAttributes, MAX_SEGMENTS};
+use super::ia::{Ia, MAX_SEGMENTS};
 use super::post::Posting;
 use super::pz::Pz;
 use super::usage::{Counted, Usage, Use};
@@ -102,7 +102,7 @@ impl Srq {
     /// Section 3DAT, `dat_srq_create`: attributes are argument 3; `DAT_MODEL_NOT_SUPPORTED` if the
     /// device has no shared receive queues.
     pub fn create(ia: &Arc<Ia>, pz: &Arc<Pz>, attributes: &SrqAttributes) -> Result<Arc<Self>> {
-        Self::create_with(ia, pz, attributes, ia.is_threadsafe())
+        Self::create_with(ia, pz, attributes, ia.rules().threadsafe)
     }
 
     /// As [`Self::create`], for a queue to which several threads post at a time, also on an IA that
@@ -131,19 +131,17 @@ impl Srq {
         if !Arc::ptr_eq(pz.ia(), ia) {
             return Err(bad_zone(of_another_ia("protection zone", pz.ia(), ia)));
         }
-        let limits = ia.attributes();
-        let most_iov = LimitAttributes::of(ia.device().limits()).max_iov_segments_per_srq_recv;
         for (name, value, most, limit) in [
             (
                 "max_recv_dtos",
                 attributes.max_recv_dtos,
-                limits.max_recv_per_srq,
+                ia.rules().limits.max_recv_per_srq,
                 "the adapter's max_recv_per_srq",
             ),
             (
                 "max_recv_iov",
                 attributes.max_recv_iov,
-                most_iov,
+                ia.rules().max_srq_segments,
                 "the device's max_srq_sge",
             ),
         ] {

@@ -43,7 +43,7 @@ impl Srq {
     /// No other call of this runs at the same time, and no post to this queue, unless its IA is
     /// threadsafe or [`Srq::create_locked`] has created it.
     pub unsafe fn resize(&self, receives: i32) -> Result<()> {
-        let most = self.ia.attributes().max_recv_per_srq;
+        let most = self.ia.rules().limits.max_recv_per_srq;
         if receives < 1 || receives > most {
             return Err(DatError::new(
                 ReturnType::InvalidParameter,

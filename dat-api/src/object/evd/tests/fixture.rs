@@ -16,6 +16,7 @@ use crate::object::evd::streams::FIRST_QUEUE;
 use crate::object::evd::{
     DtoRole, DtoStream, Evd, Timeout, Waited, dequeue, own, take_counted, wait,
 };
+use crate::object::ia::{Rules, small_adapter};
 use crate::refusal::EvdRefusal;
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{
@@ -28,6 +29,7 @@ pub(in super::super) struct FakeIa(Arc<Inside>);
 
 #[derive(Debug, Default)]
 struct Inside {
+    rules: OnceLock<Rules>,
     reports: Mutex<Vec<(AsyncKind, Handle, AsyncReason)>>,
     rings: Mutex<Vec<Arc<Ring>>>,
     channel: OnceLock<Arc<Channel>>,
@@ -37,6 +39,11 @@ struct Inside {
 }
 
 impl FakeIa {
+    pub(in super::super) fn rules(&self) -> &Rules {
+        let make = || small_adapter(|limits| limits.cq_depth = 1 << 16);
+        self.0.rules.get_or_init(make)
+    }
+
     pub(in super::super) fn report(&self, kind: AsyncKind, handle: Handle, reason: AsyncReason) {
         let mut reports = self.0.reports.lock();
         reports.push((kind, handle, reason));
