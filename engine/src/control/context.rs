@@ -6,7 +6,7 @@ use super::inline;
 use super::numa::NumaNode;
 use super::port::PortInfo;
 use super::siw_offset::ReservedOffset;
-use crate::environment;
+use crate::environment::{self, EnvironmentOptions};
 use crate::error::{ControlError, ControlErrorKind};
 use crate::sync::Mutex;
 use core::ptr::NonNull;
@@ -56,6 +56,7 @@ pub(super) struct Context {
     pub(super) resizes_cqs: Resizes,
     /// `MLX5_SHUT_UP_BF` is not set: see [`super::export`].
     pub(super) blue_flame: bool,
+    pub(super) environment: EnvironmentOptions,
     /// The reserved offset of siw: see [`super::siw_offset`].
     reserved: Option<ReservedOffset>,
     /// The NUMA node on which memory is placed; none unless the program asks for that.
@@ -83,6 +84,7 @@ impl Context {
             inline_cache: inline::InlineCache::default(),
             resizes_cqs: Resizes::default(),
             blue_flame: !is_blue_flame_disabled(),
+            environment: EnvironmentOptions::from_environment(),
             reserved: None,
             numa_node: OnceLock::new(),
         }

@@ -10,7 +10,7 @@ use super::quirks::Quirks;
 use super::transport::Transport;
 use super::transport_options::TransportOptions;
 use super::window;
-use crate::environment;
+use crate::environment::{self, EnvironmentOptions};
 use crate::error::{ControlError, ControlErrorKind, last_errno};
 use core::ffi::CStr;
 use core::ptr::NonNull;
@@ -191,6 +191,11 @@ impl Device {
     #[must_use]
     pub fn reports_solicited(&self) -> bool {
         Quirks::of(self.info.vendor_id) == Quirks::None
+    }
+
+    /// Returns what the environment says of its endpoints.
+    pub(crate) fn environment(&self) -> EnvironmentOptions {
+        self.context.environment
     }
 
     /// Returns whether the device is on the direct path.

@@ -3,7 +3,7 @@
 use core::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use super::options::{EnvironmentOptions, InlineShape};
+use super::options::InlineShape;
 use super::{Endpoint, EndpointHandle, EndpointOptions};
 use crate::control::{ProtectionDomain, QpGrant, QpSpec, VerbsQp};
 use crate::error::{ControlError, ControlErrorKind};
@@ -39,7 +39,7 @@ impl ProtectionDomain {
     /// An argument exceeds the device's limits, the parts belong to different
     /// devices, or the device has no queue pairs left.
     pub fn create_endpoint(&self, options: &EndpointOptions<'_>) -> Result<Endpoint, ControlError> {
-        let environment_options = EnvironmentOptions::from_environment();
+        let environment_options = self.device().environment();
         let spec = QpSpec {
             send_cq: &options.send_cq.verbs,
             recv_cq: &options.recv_cq.verbs,

@@ -1,6 +1,5 @@
-//! Options of an endpoint, and the environment variables that change them.
+//! Options of an endpoint.
 
-use crate::environment;
 use crate::queue::CompletionQueueHandle;
 use crate::shared_queue::SharedReceiveQueueHandle;
 
@@ -106,62 +105,5 @@ impl ThreadMode {
     #[must_use]
     pub const unsafe fn serialized() -> Self {
         Self { serialized: true }
-    }
-}
-
-/// Environment variables that change new endpoints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct EnvironmentOptions {
-    /// `DAT_DEBUG_NO_BF`: never copy a WQE to the register.
-    pub(super) no_blue_flame: bool,
-    /// `DAT_DEBUG_NO_INLINE`: grant no inline bytes.
-    pub(super) no_inline: bool,
-    /// `MLX5_SINGLE_THREADED`, as libmlx5 understands it.
-    pub(super) single_threaded: bool,
-}
-
-impl EnvironmentOptions {
-    pub(super) fn from_environment() -> Self {
-        Self::read(|name| {
-            let value = match name.starts_with("MLX5_") {
-                true => environment::driver_variable(name),
-                false => environment::variable(name),
-            };
-            value?.into_string().ok()
-        })
-    }
-
-    fn read(value: impl Fn(&str) -> Option<String>) -> Self {
-        let set = |name| value(name).is_some_and(|value| !value.is_empty() && value != "0");
-        Self {
-            no_blue_flame: set("DAT_DEBUG_NO_BF"),
-            no_inline: set("DAT_DEBUG_NO_INLINE"),
-            single_threaded: value("MLX5_SINGLE_THREADED").as_deref() == Some("1"),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn options_are_off_when_unset_empty_or_zero() {
-        let with = |value: Option<&str>| EnvironmentOptions::read(|_| value.map(str::to_owned));
-        let off = EnvironmentOptions {
-            no_blue_flame: false,
-            no_inline: false,
-            single_threaded: false,
-        };
-        assert_eq!(with(None), off);
-        assert_eq!(with(Some("")), off);
-        assert_eq!(with(Some("0")), off);
-        let on = EnvironmentOptions {
-            no_blue_flame: true,
-            no_inline: true,
-            single_threaded: true,
-        };
-        assert_eq!(with(Some("1")), on);
-        assert!(!with(Some("yes")).single_threaded, "libmlx5 accepts only 1");
     }
 }
