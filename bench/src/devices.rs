@@ -6,7 +6,7 @@ mod place;
 use std::fmt::Write;
 use std::path::Path;
 
-use dat_api::object::ia::LimitAttributes;
+use dat_api::object::ia::IaAttributes;
 use dat_engine::{
     ControlError, Device, DeviceInfo, InlineShape, Limits, PathRequest, PortInfo, Transport,
 };
@@ -86,10 +86,10 @@ impl Entry {
     }
 
     /// Returns what DAT offers on the device.
-    fn offer(&self) -> Option<LimitAttributes> {
+    fn offer(&self) -> Option<IaAttributes> {
         let connects = self.info.transport != Transport::Other;
         let limits = self.info.limits.as_ref().filter(|_| connects)?;
-        Some(LimitAttributes::of(limits))
+        Some(IaAttributes::of(limits))
     }
 }
 
@@ -222,7 +222,7 @@ fn counted(count: u32, thing: &str) -> String {
 }
 
 /// Returns what DAT offers on the device.
-fn offered(offer: Option<&LimitAttributes>) -> String {
+fn offered(offer: Option<&IaAttributes>) -> String {
     let Some(offer) = offer else {
         return "nothing: there are no reliable connections".to_owned();
     };

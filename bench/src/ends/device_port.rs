@@ -1,6 +1,6 @@
 //! The device and port of a run, for all interfaces.
 
-use dat_api::object::ia::LimitAttributes;
+use dat_api::object::ia::IaAttributes;
 use dat_engine::{DataPath, Device, InlineShape, Limits, PortInfo, Transport};
 
 use crate::cli::{Api, Operation, RunArgs};
@@ -142,7 +142,7 @@ impl DevicePort {
 /// and DAT needs one request for itself.
 fn most_depth(limits: &Limits, args: &RunArgs) -> u32 {
     match args.measures_dat() {
-        true => LimitAttributes::of(limits).max_dto_per_ep.unsigned_abs(),
+        true => IaAttributes::of(limits).max_dto_per_ep.unsigned_abs(),
         false => limits.queue_depth.min(limits.cq_depth),
     }
 }

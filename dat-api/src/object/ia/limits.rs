@@ -15,7 +15,8 @@ pub(crate) const MAX_LMRS: u32 = (1 << 20) - 1;
 impl IaAttributes {
     /// Returns the attributes of an IA on a device with these limits, without those that do not
     /// follow from limits. The table of [`super::attributes`] has the reasons.
-    pub(super) fn of(limits: &Limits) -> Self {
+    #[must_use]
+    pub fn of(limits: &Limits) -> Self {
         let shares = limits.srqs > 0;
         let if_shared = |value: i32| if shares { value } else { 0 };
         let (max_eps, segments_of_one) = (count(limits.qps), segments(limits.segments));
