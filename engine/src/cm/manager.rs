@@ -1,15 +1,22 @@
 //! The handles: manager, listener, request, connection.
 
+use super::commands::{Command, CommandQueue};
+use super::gate::Gate;
+use super::service::Service;
 use super::types::{
     ConnectionSink, DeviceSink, ListenSink, Local, ManagerKind, ManagerOptions, Parameters, Peer,
     Target,
 };
-use super::{CmError, MAX_PRIVATE_DATA, local};
-use super::{rdma, socket};
+use super::wire::{Answer, Bound, Call, ConnectionGate, Incoming, Listening, Network};
+use super::{CmError, local, rdma, socket};
 use crate::control::Transport;
+use mio::{Poll, Token};
+use std::any::Any;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::time::Instant;
 
 /// A connection manager with one service thread. Clones are handles to the same
 /// manager, and its listeners, requests and connections keep it alive too. The
@@ -23,13 +30,8 @@ use std::sync::Arc;
 /// disconnect at once.
 #[derive(Clone)]
 pub struct Manager {
-    service: ServiceOf,
-}
-
-#[derive(Clone)]
-enum ServiceOf {
-    Socket(Arc<socket::Service>),
-    Rdma(Arc<rdma::Service>),
+    kind: ManagerKind,
+    service: Arc<Service>,
 }
 
 impl Manager {
@@ -39,40 +41,34 @@ impl Manager {
     /// [`CmError::Resources`]: there are no descriptors or no threads left.
     /// [`CmError::Missing`]: the kernel has no connection manager.
     pub fn start(kind: ManagerKind, options: ManagerOptions) -> Result<Self, CmError> {
-        let service = match kind {
-            ManagerKind::Socket => ServiceOf::Socket(socket::Service::start(options)?),
-            ManagerKind::Rdma => ServiceOf::Rdma(rdma::Service::start(options)?),
+        let poll = Poll::new().map_err(CmError::Resources)?;
+        let commands = Arc::new(CommandQueue::new(&poll)?);
+        let network: Arc<dyn Network> = match kind {
+            ManagerKind::Socket => Arc::new(socket::Tcp::new(&poll, &options, &commands)?),
+            ManagerKind::Rdma => Arc::new(rdma::Rdma::open(&poll, &commands)?),
         };
-        Ok(Self { service })
+        let service = Service::start(options, poll, commands, network)?;
+        Ok(Self { kind, service })
     }
 
     /// Returns how the manager exchanges messages.
     #[must_use]
     pub fn kind(&self) -> ManagerKind {
-        match self.service {
-            ServiceOf::Socket(_) => ManagerKind::Socket,
-            ServiceOf::Rdma(_) => ManagerKind::Rdma,
-        }
+        self.kind
     }
 
     /// Returns the most bytes of private data in a request or an answer between
     /// endpoints of a device with this transport.
     #[must_use]
     pub fn max_private_data(&self, transport: Transport) -> usize {
-        match self.service {
-            ServiceOf::Socket(_) => MAX_PRIVATE_DATA,
-            ServiceOf::Rdma(_) => rdma::max_private_data(transport),
-        }
+        self.service.shared.network.max_private_data(transport)
     }
 
-    /// Fails for a device whose connections the manager cannot establish.
+    /// Fails in a forked child, and for a device whose connections the manager cannot
+    /// establish.
     fn require_served(&self, local: &Local) -> Result<(), CmError> {
-        match (&self.service, local.transport) {
-            (ServiceOf::Socket(_), Transport::Iwarp) => Err(CmError::OnlyRdma {
-                device: local.device.clone(),
-            }),
-            _ => Ok(()),
-        }
+        self.service.shared.network.require_served(local)?;
+        self.service.shared.commands.require_here()
     }
 
     /// Listens for requests to a connection qualifier; every value is allowed.
@@ -121,18 +117,20 @@ impl Manager {
         sink: Arc<dyn ListenSink>,
     ) -> Result<Listener, CmError> {
         self.require_served(local)?;
-        let inner = match &self.service {
-            ServiceOf::Socket(service) => ListenerOf::Socket(socket::Listener::new(
-                service,
-                local.listen_on,
-                qualifier,
-                sink,
-            )?),
-            ServiceOf::Rdma(service) => {
-                ListenerOf::Rdma(rdma::Listener::new(service, local, qualifier, sink)?)
-            }
-        };
-        Ok(Listener { inner })
+        let shared = &self.service.shared;
+        let token = shared.commands.token();
+        let (mut bound, qualifier) = Arc::clone(&shared.network).bind(token, local, qualifier)?;
+        let listening = Arc::new(Listening {
+            qualifier,
+            local: local.clone(),
+            gate: Gate::new(sink),
+        });
+        bound.listen(&listening)?;
+        Ok(Listener {
+            service: Arc::clone(&self.service),
+            bound: Some(bound),
+            listening,
+        })
     }
 
     /// Requests a connection to the listener at `to`. Never blocks: the sink gets
@@ -153,18 +151,30 @@ impl Manager {
         sink: Arc<dyn ConnectionSink>,
     ) -> Result<Connection, CmError> {
         self.require_served(local)?;
-        let inner = match &self.service {
-            ServiceOf::Socket(service) => {
-                let made = socket::Connection::connect(service, to, &endpoint, private_data, sink);
-                ConnectionOf::Socket(made?)
-            }
-            ServiceOf::Rdma(service) => {
-                let (to, end) = (&to, &endpoint);
-                let made = rdma::Connection::connect(service, local, to, end, private_data, sink);
-                ConnectionOf::Rdma(made?)
-            }
+        let shared = &self.service.shared;
+        require_short(private_data, self.max_private_data(local.transport))?;
+        local::require_one_host(to.host.ip())?;
+        // A deadline that the clock cannot represent is none.
+        let deadline = to.timeout.and_then(|it| Instant::now().checked_add(it));
+        let (token, port) = (shared.commands.token(), Arc::default());
+        let call = Call {
+            local,
+            target: &to,
+            endpoint: &endpoint,
+            private_data,
+            greets: sink.greets(),
+            port: &port,
         };
-        Ok(Connection { inner })
+        let started = Arc::clone(&shared.network).connect(token, &call)?;
+        let gate: Arc<ConnectionGate> = Arc::new(Gate::new(sink));
+        let command = Command::Connect(token, started, Arc::clone(&gate), deadline);
+        shared.commands.send(command)?;
+        Ok(Connection {
+            service: Arc::clone(&self.service),
+            token,
+            gate,
+            port,
+        })
     }
 
     /// Reports the removal of a device to a sink, until the returned watch is
@@ -180,11 +190,15 @@ impl Manager {
         sink: Arc<dyn DeviceSink>,
     ) -> Result<DeviceWatch, CmError> {
         self.require_served(local)?;
-        let inner = match &self.service {
-            ServiceOf::Socket(_) => None,
-            ServiceOf::Rdma(service) => Some(rdma::DeviceWatch::new(service, local, sink)?),
-        };
-        Ok(DeviceWatch { _inner: inner })
+        let shared = &self.service.shared;
+        let gate: Arc<Gate<dyn DeviceSink>> = Arc::new(Gate::new(sink));
+        let network = Arc::clone(&shared.network);
+        let watched = network.watch(shared.commands.token(), local, &gate)?;
+        Ok(DeviceWatch {
+            service: Arc::clone(&self.service),
+            gate,
+            watched,
+        })
     }
 
     /// Returns the address to publish for a device, by which other hosts reach this
@@ -193,18 +207,36 @@ impl Manager {
     /// else loopback. Its port is 0, since the qualifier determines the port.
     #[must_use]
     pub fn local_address(&self, device: &str) -> SocketAddr {
-        let address = match &self.service {
-            ServiceOf::Socket(service) => service.options().publish,
-            ServiceOf::Rdma(service) => service.options().publish,
-        };
+        let address = self.service.shared.options.publish;
         SocketAddr::new(address.unwrap_or_else(|| local::address_for(device)), 0)
+    }
+}
+
+/// Fails for private data that a message has no room for.
+fn require_short(private_data: &[u8], max: usize) -> Result<(), CmError> {
+    match private_data.len() <= max {
+        true => Ok(()),
+        false => Err(CmError::TooLong { max }),
     }
 }
 
 /// Reports the removal of a device until dropped. Dropping waits for a callback of
 /// its sink in progress, except inside a callback.
 pub struct DeviceWatch {
-    _inner: Option<rdma::DeviceWatch>,
+    service: Arc<Service>,
+    gate: Arc<Gate<dyn DeviceSink>>,
+    watched: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl Drop for DeviceWatch {
+    fn drop(&mut self) {
+        let commands = &self.service.shared.commands;
+        if commands.here() {
+            self.gate.close(commands.on_service_thread());
+        } else {
+            core::mem::forget(self.watched.take());
+        }
+    }
 }
 
 /// A listener. It listens until it is dropped; no request is delivered after that.
@@ -212,21 +244,28 @@ pub struct DeviceWatch {
 /// callback of its sink in progress, except inside a callback: do not hold a lock
 /// that the callback takes.
 pub struct Listener {
-    inner: ListenerOf,
-}
-
-enum ListenerOf {
-    Socket(socket::Listener),
-    Rdma(rdma::Listener),
+    service: Arc<Service>,
+    bound: Option<Box<dyn Bound>>,
+    listening: Arc<Listening>,
 }
 
 impl Listener {
     /// Returns the qualifier that it listens for.
     #[must_use]
     pub fn qualifier(&self) -> u64 {
-        match &self.inner {
-            ListenerOf::Socket(listener) => listener.qualifier(),
-            ListenerOf::Rdma(listener) => listener.qualifier(),
+        self.listening.qualifier
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let commands = &self.service.shared.commands;
+        if commands.here() {
+            // Freed first, so that the qualifier can be listened for at once.
+            drop(self.bound.take());
+            self.listening.gate.close(commands.on_service_thread());
+        } else {
+            core::mem::forget(self.bound.take());
         }
     }
 }
@@ -234,51 +273,52 @@ impl Listener {
 /// A connection request. If it is dropped without an answer, the requester gets
 /// [`super::ConnectionEvent::NonPeerRejected`].
 pub struct Request {
-    details: Details,
-    inner: RequestOf,
-}
-
-pub(super) enum RequestOf {
-    Socket(socket::Request),
-    Rdma(rdma::Request),
-}
-
-/// The contents of a request.
-pub(super) struct Details {
-    pub(super) qualifier: u64,
-    pub(super) requester: SocketAddr,
-    pub(super) peer: Peer,
-    pub(super) private_data: Vec<u8>,
+    incoming: Incoming,
+    service: Arc<Service>,
+    token: Token,
+    alive: Arc<AtomicBool>,
+    is_answered: bool,
 }
 
 impl Request {
-    pub(super) fn new(details: Details, inner: RequestOf) -> Self {
-        Self { details, inner }
+    pub(super) fn new(
+        service: Arc<Service>,
+        token: Token,
+        alive: Arc<AtomicBool>,
+        incoming: Incoming,
+    ) -> Self {
+        Self {
+            incoming,
+            service,
+            token,
+            alive,
+            is_answered: false,
+        }
     }
 
     /// Returns the private data that the requester passed to [`Manager::connect`].
     #[must_use]
     pub fn private_data(&self) -> &[u8] {
-        &self.details.private_data
+        &self.incoming.private_data
     }
 
     /// Returns the requester's address.
     #[must_use]
     pub fn peer(&self) -> SocketAddr {
-        self.details.requester
+        self.incoming.requester
     }
 
     /// Returns the qualifier of the listener, or the one that the request was
     /// handed off to.
     #[must_use]
     pub fn qualifier(&self) -> u64 {
-        self.details.qualifier
+        self.incoming.qualifier
     }
 
     /// Hands the request off to the listener on another qualifier. The
     /// requester is not notified.
     pub fn hand_off(&mut self, qualifier: u64) {
-        self.details.qualifier = qualifier;
+        self.incoming.qualifier = qualifier;
     }
 
     /// Returns the port that the requester connects from. No other connection from
@@ -292,17 +332,16 @@ impl Request {
     /// Returns the parameters of the requester's endpoint.
     #[must_use]
     pub fn parameters(&self) -> &Peer {
-        &self.details.peer
+        &self.incoming.peer
     }
 
     /// Returns whether the requester is known to still wait. If the requester gives
     /// up after this call, the accepted connection fails.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        match &self.inner {
-            RequestOf::Socket(request) => request.is_alive(),
-            RequestOf::Rdma(request) => request.is_alive(),
-        }
+        self.alive.load(Ordering::Acquire)
+            && self.service.shared.commands.here()
+            && (self.incoming.probe)()
     }
 
     /// Accepts the request. The caller has moved its queue pair to RTR and RTS
@@ -317,20 +356,28 @@ impl Request {
     /// [`CmError::Forked`]. The requester then gets
     /// [`super::ConnectionEvent::NonPeerRejected`].
     pub fn accept(
-        self,
+        mut self,
         endpoint: Parameters,
         private_data: &[u8],
         sink: Arc<dyn ConnectionSink>,
     ) -> Result<Connection, CmError> {
-        let inner = match self.inner {
-            RequestOf::Socket(request) => {
-                ConnectionOf::Socket(request.accept(&endpoint, private_data, sink)?)
-            }
-            RequestOf::Rdma(request) => {
-                ConnectionOf::Rdma(request.accept(&endpoint, private_data, sink)?)
-            }
+        let commands = &self.service.shared.commands;
+        commands.require_here()?;
+        require_short(private_data, self.incoming.max_private_data)?;
+        let gate: Arc<ConnectionGate> = Arc::new(Gate::new(sink));
+        let answer = Answer {
+            endpoint,
+            private_data: private_data.to_vec(),
+            greeting: None,
         };
-        Ok(Connection { inner })
+        commands.send(Command::Accept(self.token, Arc::clone(&gate), answer))?;
+        self.answered();
+        Ok(Connection {
+            service: Arc::clone(&self.service),
+            token: self.token,
+            gate,
+            port: Arc::default(),
+        })
     }
 
     /// Rejects the request: the requester gets
@@ -342,22 +389,46 @@ impl Request {
     /// [`CmError::TooLong`] if `private_data` exceeds
     /// [`Manager::max_private_data`]. The requester then gets
     /// [`super::ConnectionEvent::NonPeerRejected`].
-    pub fn reject(self, private_data: &[u8]) -> Result<(), CmError> {
-        match self.inner {
-            RequestOf::Socket(request) => request.reject(private_data),
-            RequestOf::Rdma(request) => request.reject(private_data),
+    pub fn reject(mut self, private_data: &[u8]) -> Result<(), CmError> {
+        require_short(private_data, self.incoming.max_private_data)?;
+        self.refuse(Some(private_data.to_vec()));
+        Ok(())
+    }
+
+    /// Rejects with the private data of the application; `None` if it gave no answer. A
+    /// rejection of the application is sent when this returns: no event follows, so the
+    /// process may end next.
+    fn refuse(&mut self, private_data: Option<Vec<u8>>) {
+        let commands = &self.service.shared.commands;
+        if commands.here() && !self.is_answered {
+            self.answered();
+            let commands = &self.service.shared.commands;
+            let _ = commands.execute(private_data.is_some(), |executed| {
+                Command::Reject(self.token, private_data, executed)
+            });
         }
+    }
+
+    /// The service thread has to destroy the wire, to which the probe refers.
+    fn answered(&mut self) {
+        self.is_answered = true;
+        self.incoming.probe = Box::new(|| false);
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        self.refuse(None);
     }
 }
 
 /// A connection, from the request to its end. Dropping it is [`Connection::abort`].
 pub struct Connection {
-    inner: ConnectionOf,
-}
-
-enum ConnectionOf {
-    Socket(socket::Connection),
-    Rdma(rdma::Connection),
+    service: Arc<Service>,
+    token: Token,
+    gate: Arc<ConnectionGate>,
+    /// The local port of a connection that was requested here; 0 until it is known.
+    port: Arc<AtomicU16>,
 }
 
 impl Connection {
@@ -366,10 +437,7 @@ impl Connection {
     /// before rdma_cm has found the route.
     #[must_use]
     pub fn local_port(&self) -> Option<u16> {
-        match &self.inner {
-            ConnectionOf::Socket(connection) => connection.local_port(),
-            ConnectionOf::Rdma(connection) => connection.local_port(),
-        }
+        Some(self.port.load(Ordering::Acquire)).filter(|&port| port != 0)
     }
 
     /// Reports that a message from the requester has arrived, which shows that the
@@ -378,10 +446,7 @@ impl Connection {
     /// [`super::ConnectionEvent::Established`]. Over TCP nothing is lost, and this
     /// does nothing.
     pub fn message_received(&self) {
-        match &self.inner {
-            ConnectionOf::Socket(_) => (),
-            ConnectionOf::Rdma(connection) => connection.message_received(),
-        }
+        self.command(Command::MessageReceived(self.token));
     }
 
     /// Disconnects in order: notifies the peer. The sink gets
@@ -390,10 +455,7 @@ impl Connection {
     /// not answered yet is given up at once, with the same event. After a terminal
     /// event, or a second time, this does nothing.
     pub fn disconnect(&self) {
-        match &self.inner {
-            ConnectionOf::Socket(connection) => connection.disconnect(),
-            ConnectionOf::Rdma(connection) => connection.disconnect(),
-        }
+        self.command(Command::Disconnect(self.token));
     }
 
     /// Ends the connection without further events: no callback is made after this
@@ -401,10 +463,7 @@ impl Connection {
     /// Waits for a callback of this connection's sink in progress, except inside a
     /// callback: do not hold a lock that the sink takes.
     pub fn abort(&self) {
-        match &self.inner {
-            ConnectionOf::Socket(connection) => connection.abort(),
-            ConnectionOf::Rdma(connection) => connection.abort(),
-        }
+        self.close(Command::Abort(self.token));
     }
 
     /// Ends the connection as [`Connection::abort`] does, after a failure. With the
@@ -412,10 +471,28 @@ impl Connection {
     /// [`super::ConnectionEvent::Broken`]. With `rdma_cm`, whose messages carry no
     /// reason, it gets [`super::ConnectionEvent::Disconnected`].
     pub fn fail(&self) {
-        match &self.inner {
-            ConnectionOf::Socket(connection) => connection.fail(),
-            ConnectionOf::Rdma(connection) => connection.abort(),
+        self.close(Command::Fail(self.token));
+    }
+
+    fn command(&self, command: Command) {
+        let commands = &self.service.shared.commands;
+        if commands.here() {
+            let _ = commands.send(command);
         }
+    }
+
+    fn close(&self, how: Command) {
+        let commands = &self.service.shared.commands;
+        // If the gate is closed, the thread has ended the connection already.
+        if commands.here() && self.gate.close(commands.on_service_thread()) {
+            let _ = commands.send(how);
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.abort();
     }
 }
 

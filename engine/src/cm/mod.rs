@@ -17,26 +17,30 @@
 //!  fail ──────────────── failed (`socket` only) ──► Broken
 //! ```
 //!
-//! These types are the same for both transports of the messages. `socket` uses TCP,
+//! There is one service thread per manager (`service`, `run`), and one state machine for
+//! connections (`session`). The messages travel in two ways (`wire`): `socket` uses TCP,
 //! and works with every InfiniBand and RoCE device. `rdma` uses the kernel's
 //! connection manager, as other RDMA programs do, which also finds the route.
 
+mod commands;
 mod error;
 mod gate;
 mod listen;
 mod local;
 mod manager;
-mod port;
 mod rdma;
-mod service_thread;
+mod run;
+mod service;
+mod session;
 mod socket;
 mod types;
+mod wire;
 
 pub use error::CmError;
 pub use listen::ListenOn;
 pub use local::{device_at, interface_address, own_address, why_no_address};
 pub use manager::{Connection, DeviceWatch, Listener, Manager, Request};
-pub use port::port_of;
+pub use socket::port_of;
 pub use types::{
     ConnectionEvent, ConnectionSink, DeviceSink, ListenSink, Local, ManagerKind, ManagerOptions,
     Parameters, Peer, Target,

@@ -1,9 +1,9 @@
 //! librdmacm: the event channel and the ids. No other module of the connection
 //! manager calls it.
 
-use super::conn_param::ConnParam;
-use super::event::{Event, PeerParameters};
+use super::event::event_of;
 use crate::cm::CmError;
+use crate::cm::wire::{Event, PeerParameters};
 use crate::control::{IwarpRoute, ManagedRoute, Route, forks};
 use crate::sync::Mutex;
 use core::ffi::{CStr, c_int, c_void};
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// How long the kernel tries to find the route to a host: longer than its own
 /// timeouts for neighbour discovery.
-pub(super) const RESOLVE: Duration = Duration::from_secs(4);
+const RESOLVE: Duration = Duration::from_secs(4);
 
 /// The event channel, closed with the last of its ids.
 pub(super) struct Channel {
@@ -129,7 +129,7 @@ impl Channel {
             reads_requested: conn.responder_resources,
             private_data,
         };
-        let what = Event::new(event.event, event.status, peer_parameters);
+        let what = event_of(event.event, event.status, peer_parameters);
         let new = matches!(what, Event::Requested(_))
             .then(|| NonNull::new(id))
             .flatten()
@@ -470,6 +470,19 @@ fn set_nonblocking(fd: RawFd) -> io::Result<()> {
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+/// The parameters of a connection that rdma_cm sends.
+#[derive(Clone, Debug)]
+pub(super) struct ConnParam {
+    pub(super) qpn: u32,
+    pub(super) reads_served: u8,
+    pub(super) reads_requested: u8,
+    /// The private data as it is sent.
+    pub(super) private_data: Vec<u8>,
+    /// The numbers of retries that the peer is asked for, after an ACK timeout and
+    /// after an RNR NAK.
+    pub(super) retries: (u8, u8),
 }
 
 impl ConnParam {

@@ -12,11 +12,10 @@
 //! | `port` | the port of a connection qualifier |
 //! | `event` | events of rdma_cm, as values |
 //! | `id` | librdmacm: channel and ids |
-//! | `session` | the states of one connection; calls no librdmacm |
-//! | `wire` | the id of a session |
-//! | `handle` | the handles of the application |
-//! | `service` | state shared by handles and the thread; start and end |
-//! | `run` | the thread: events, commands, deadlines |
+//! | `network` | what handles and the thread share; the thread's part |
+//! | `listen` | the ids of a listener |
+//! | `link` | the wire of a session; calls no librdmacm |
+//! | `line` | the id of a link |
 //!
 //! On iWARP connecting and accepting move the queue pairs in the kernel, and a
 //! queue pair has one connection ([`crate::Route::Iwarp`]).
@@ -27,23 +26,19 @@
 //! - Private data is short, and its length may be lost (`payload`).
 //! - Qualifiers that share a port cannot be distinguished (`port`).
 //! - A connection may have to wait until the peer's kernel has forgotten the last
-//!   connection of the same queue pair (`session`).
+//!   connection of the same queue pair (`crate::cm::session`).
 //!
 //! Decision: `docs/decisions/035-rdma-cm-ids-without-qp.md`
 
 mod address;
-mod conn_param;
 mod event;
-mod handle;
 mod id;
+mod line;
+mod link;
+mod listen;
+mod network;
 mod payload;
 mod port;
-mod run;
-mod service;
-mod session;
-mod wire;
 
 pub(super) use address::{device_at, no_address, own_addresses};
-pub(super) use handle::{Connection, DeviceWatch, Listener, Request};
-pub(super) use payload::max_private_data;
-pub(super) use service::Service;
+pub(super) use network::Rdma;

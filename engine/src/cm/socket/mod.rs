@@ -2,26 +2,26 @@
 //!
 //! There is one stream per connection, open for the connection's lifetime, so that
 //! the system reports at once when the peer's process dies. Handles open sockets on
-//! the caller's thread, where errors can be returned, and pass them to the service
-//! thread as commands. From then on only that thread uses them.
+//! the caller's thread, where errors can be returned. From then on only the service thread
+//! uses them.
 //!
 //! | file | content |
 //! | --- | --- |
+//! | `port` | the port of a connection qualifier |
 //! | `frame` | the messages as bytes |
 //! | `open` | sockets, and the meaning of their errors |
-//! | `handle` | the handles of the application |
-//! | `service` | state shared by handles and the thread; start and end |
-//! | `run` | the thread: events, commands, deadlines |
-//! | `session` | the states of one connection |
+//! | `network` | what handles and the thread share; listeners |
+//! | `stream` | the wire of a session |
+//! | `accept` | the thread's part: connections that arrive, up to their request |
 //! | `silent` | connections that have not sent their request: how many, and which is dropped |
 
+mod accept;
 mod frame;
-mod handle;
+mod network;
 mod open;
-mod run;
-mod service;
-mod session;
+mod port;
 mod silent;
+mod stream;
 
-pub(super) use handle::{Connection, Listener, Request};
-pub(super) use service::Service;
+pub(super) use network::Tcp;
+pub use port::port_of;

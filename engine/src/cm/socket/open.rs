@@ -1,10 +1,12 @@
 //! Opening sockets, and the meaning of their errors.
 
-use crate::cm::{CmError, ConnectionEvent, ListenOn, ManagerOptions, local, port_of};
+use super::port::port_of;
+use crate::cm::{CmError, ConnectionEvent, ListenOn};
 use mio::net::{TcpListener, TcpStream};
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 /// The most connections that wait to be accepted; the system reduces it to its
 /// limit.
@@ -96,10 +98,9 @@ fn bound(address: SocketAddr) -> io::Result<(TcpListener, u16)> {
 
 /// Starts to connect. An inner `Err` is an event: the network answered at once.
 pub(super) fn stream(
-    options: &ManagerOptions,
+    keepalive: Option<Duration>,
     to: SocketAddr,
 ) -> Result<Result<TcpStream, ConnectionEvent>, CmError> {
-    local::require_one_host(to.ip())?;
     let ip = to.ip().to_canonical();
     let socket = socket(to).map_err(|error| match error.raw_os_error() {
         Some(libc::EAFNOSUPPORT) => CmError::Address(format!(
@@ -108,7 +109,7 @@ pub(super) fn stream(
         _ => CmError::Resources(error),
     })?;
     socket.set_tcp_nodelay(true).map_err(CmError::Resources)?;
-    keep_alive(&socket, options);
+    keep_alive(&socket, keepalive);
     match socket.connect(&SockAddr::from(to)) {
         Ok(()) => (),
         Err(error) => match error.raw_os_error() {
@@ -138,14 +139,14 @@ pub(super) fn outcome(error: &io::Error) -> ConnectionEvent {
 }
 
 /// Sets the options of a stream that a listener has accepted.
-pub(super) fn taken(stream: &TcpStream, options: &ManagerOptions) {
+pub(super) fn taken(stream: &TcpStream, keepalive: Option<Duration>) {
     // Without this option messages are delayed, not lost.
     let _ = stream.set_nodelay(true);
-    keep_alive(&socket2::SockRef::from(stream), options);
+    keep_alive(&socket2::SockRef::from(stream), keepalive);
 }
 
-fn keep_alive(socket: &Socket, options: &ManagerOptions) {
-    if let Some(idle) = options.keepalive
+fn keep_alive(socket: &Socket, keepalive: Option<Duration>) {
+    if let Some(idle) = keepalive
         && let Err(error) = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(idle))
     {
         tracing::warn!(%error, "cannot set the keepalive of a connection");
@@ -193,7 +194,7 @@ mod tests {
         let listener = &listeners[0];
         let port = u16::try_from(qualifier).unwrap();
         let to = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let stream = stream(&ManagerOptions::default(), to).unwrap().unwrap();
+        let stream = stream(None, to).unwrap().unwrap();
         let taken = loop {
             match listener.accept() {
                 Ok((taken, _)) => break taken,

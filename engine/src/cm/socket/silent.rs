@@ -23,10 +23,10 @@ const SHARE: usize = 4;
 /// How long the first connection to be dropped must have been silent.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// The silent connections of one manager.
-pub(super) struct Silent {
+/// The silent connections of one manager, and since when they are silent.
+pub(super) struct Silent<T> {
     /// Tokens count up, so the first one is the oldest connection.
-    since: BTreeMap<Token, Instant>,
+    since: BTreeMap<Token, (Instant, T)>,
     most: usize,
     /// A connection was silent for the grace period and was dropped.
     flooded: bool,
@@ -44,7 +44,7 @@ pub(super) enum Room {
     At(Instant),
 }
 
-impl Silent {
+impl<T> Silent<T> {
     pub(super) fn new() -> Self {
         Self {
             since: BTreeMap::new(),
@@ -62,22 +62,27 @@ impl Silent {
         self.most = MOST.min(limit / SHARE).min(free / 2).max(1);
     }
 
-    pub(super) fn insert(&mut self, token: Token, now: Instant) {
-        self.since.insert(token, now);
+    pub(super) fn insert(&mut self, token: Token, now: Instant, connection: T) {
+        self.since.insert(token, (now, connection));
     }
 
-    /// Removes a connection that sent its request or ended. Returns whether it was
-    /// silent.
-    pub(super) fn remove(&mut self, token: Token) -> bool {
-        let was = self.since.remove(&token).is_some();
+    /// Removes a connection that sent its request or ended.
+    pub(super) fn remove(&mut self, token: Token) -> Option<T> {
+        let removed = self.since.remove(&token);
         if self.since.len() <= self.most / 2 {
             self.flooded = false;
         }
-        was
+        removed.map(|(_, connection)| connection)
     }
 
-    pub(super) fn contains(&self, token: Token) -> bool {
-        self.since.contains_key(&token)
+    pub(super) fn get_mut(&mut self, token: Token) -> Option<&mut T> {
+        self.since.get_mut(&token).map(|(_, connection)| connection)
+    }
+
+    /// Returns the oldest connection, and since when it is silent.
+    pub(super) fn first(&self) -> Option<(Token, Instant)> {
+        let (&token, &(since, _)) = self.since.first_key_value()?;
+        Some((token, since))
     }
 
     /// Returns whether another silent connection is allowed.
@@ -91,8 +96,8 @@ impl Silent {
     /// Returns whether the oldest silent connection can be dropped; [`Room::Free`]
     /// if there is none.
     pub(super) fn oldest(&self, now: Instant) -> Room {
-        match self.since.first_key_value() {
-            Some((&oldest, &since)) => match since.checked_add(GRACE) {
+        match self.first() {
+            Some((oldest, since)) => match since.checked_add(GRACE) {
                 Some(at) if at > now && !self.flooded => Room::At(at),
                 _ => Room::Instead(oldest),
             },
@@ -112,12 +117,12 @@ mod tests {
     use super::*;
 
     /// Returns `most` places, of which the first `count` were taken at time `at`.
-    fn silent(most: usize, count: usize, at: Instant) -> Silent {
+    fn silent(most: usize, count: usize, at: Instant) -> Silent<()> {
         let mut silent = Silent::new();
         silent.resize(4 * most, 0);
         assert_eq!(silent.most, most);
         for number in 0..count {
-            silent.insert(Token(10 + number), at);
+            silent.insert(Token(10 + number), at, ());
         }
         silent
     }
@@ -125,7 +130,7 @@ mod tests {
     #[test]
     fn places_are_a_fraction_of_the_limit_and_of_the_free_descriptors() {
         let of = |limit, newest| {
-            let mut silent = Silent::new();
+            let mut silent = Silent::<()>::new();
             silent.resize(limit, newest);
             silent.most
         };
@@ -151,7 +156,7 @@ mod tests {
                 // The lowest free descriptor.
                 let newest = used + silent.since.len();
                 assert!(newest < limit, "{limit} {used}");
-                silent.insert(Token(number), now);
+                silent.insert(Token(number), now, ());
                 silent.resize(limit, newest);
                 while silent.since.len() > silent.most {
                     let Room::Instead(oldest) = silent.room(now) else {
@@ -176,10 +181,10 @@ mod tests {
         let mut silent = silent(4, 3, now);
         let later = now + GRACE;
         assert_eq!(silent.room(later), Room::Free);
-        silent.insert(Token(99), later);
+        silent.insert(Token(99), later, ());
         assert_eq!(silent.room(later), Room::Instead(Token(10)));
-        assert!(silent.remove(Token(10)));
-        assert!(!silent.remove(Token(10)));
+        assert!(silent.remove(Token(10)).is_some());
+        assert!(silent.remove(Token(10)).is_none());
         assert_eq!(silent.room(later), Room::Free);
     }
 
@@ -192,15 +197,15 @@ mod tests {
         assert_eq!(silent.room(later), Room::Instead(Token(10)));
         silent.stayed_silent();
         silent.remove(Token(10));
-        silent.insert(Token(20), later);
+        silent.insert(Token(20), later, ());
         assert_eq!(silent.room(later), Room::Instead(Token(11)));
         for token in [11, 12, 13, 20] {
-            assert!(silent.contains(Token(token)));
+            assert!(silent.get_mut(Token(token)).is_some());
             silent.remove(Token(token));
         }
         // Half of the places were free, so the next one gets grace again.
         for token in 30..34 {
-            silent.insert(Token(token), later);
+            silent.insert(Token(token), later, ());
         }
         assert_eq!(silent.room(later), Room::At(later + GRACE));
     }

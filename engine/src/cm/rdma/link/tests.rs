@@ -1,26 +1,42 @@
 //! Sessions on a simulated rdma_cm.
 
 use super::*;
-use crate::cm::rdma::event::{CONSUMER_DEFINED, PeerParameters};
-use crate::control::ManagedRoute;
+use crate::cm::gate::Gate;
+use crate::cm::rdma::event::CONSUMER_DEFINED;
+use crate::cm::session::{STALE_FOR, Session, SessionStatus};
+use crate::cm::wire::ConnectionGate;
+use crate::cm::{ConnectionSink, Parameters};
+use crate::control::{EndpointAddress, Greeting, LinkLayer, ManagedRoute};
+use SessionStatus::{Continues, Ended};
 use proptest::prelude::*;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 mod iwarp;
 
-/// Records the calls, and fails those that the test selects.
+/// The calls of a simulated rdma_cm.
 #[derive(Default)]
-struct Fake {
+struct Log {
     asked: Vec<&'static str>,
     /// One bit per call, from the lowest: whether the call fails.
     fails: u64,
+    /// The answer of `held_until`.
+    held: Option<Instant>,
+    greets: bool,
+    /// Whether the id was destroyed, and while the kernel was connecting.
+    ended: Option<bool>,
 }
+
+/// Records the calls, and fails those that the test selects.
+struct Fake(Arc<Mutex<Log>>);
 
 impl Fake {
     fn ask(&mut self, what: &'static str) -> io::Result<()> {
-        self.asked.push(what);
-        let fails = self.fails & 1 != 0;
-        self.fails >>= 1;
+        let mut log = self.0.lock().unwrap();
+        log.asked.push(what);
+        let fails = log.fails & 1 != 0;
+        log.fails >>= 1;
         if fails {
             Err(io::Error::from_raw_os_error(libc::EINVAL))
         } else {
@@ -29,7 +45,7 @@ impl Fake {
     }
 }
 
-impl Wire for Fake {
+impl Calls for Fake {
     fn resolve_address(&mut self) -> io::Result<()> {
         self.ask("resolve address")
     }
@@ -49,7 +65,16 @@ impl Wire for Fake {
     fn establish(&mut self) -> io::Result<()> {
         self.ask("establish")
     }
-    fn accept(&mut self, _: &ConnParam) -> io::Result<()> {
+    fn notify_established(&mut self) -> io::Result<()> {
+        self.ask("notify")
+    }
+    fn held_until(&mut self, _: &Answer) -> Option<Instant> {
+        self.0.lock().unwrap().held
+    }
+    fn greets(&self) -> bool {
+        self.0.lock().unwrap().greets
+    }
+    fn accept(&mut self, _: &Answer) -> io::Result<()> {
         self.ask("accept")
     }
     fn reject(&mut self, private_data: Option<&[u8]>) -> io::Result<()> {
@@ -62,12 +87,77 @@ impl Wire for Fake {
     fn disconnect(&mut self) -> io::Result<()> {
         self.ask("disconnect")
     }
+    fn end(self, connecting: bool) {
+        self.0.lock().unwrap().ended = Some(connecting);
+    }
+}
+
+/// A session on a simulated rdma_cm.
+struct Tried {
+    session: Session,
+    log: Arc<Mutex<Log>>,
+}
+
+impl Tried {
+    fn active(log: Log, gate: Arc<ConnectionGate>, deadline: Option<Instant>) -> Self {
+        let log = Arc::new(Mutex::new(log));
+        let wire = Link::active(Fake(Arc::clone(&log)));
+        let session = Session::active(Box::new(wire), gate, deadline);
+        Self { session, log }
+    }
+
+    fn passive(log: Log, alive: Arc<AtomicBool>) -> Self {
+        let log = Arc::new(Mutex::new(log));
+        let wire = Link::passive(Fake(Arc::clone(&log)));
+        let session = Session::passive(Box::new(wire), alive, TIMEOUT);
+        Self { session, log }
+    }
+
+    fn asked(&self) -> Vec<&'static str> {
+        self.log.lock().unwrap().asked.clone()
+    }
+
+    /// Ends it as the thread does. Returns whether the kernel was connecting.
+    fn end(self) -> bool {
+        self.session.wire.end();
+        let ended = self.log.lock().unwrap().ended;
+        ended.expect("the id is destroyed")
+    }
+
+    fn handle(&mut self, event: Event, clock: impl Fn() -> Instant) -> SessionStatus {
+        self.session.receive(Some(event), clock)
+    }
+
+    /// Accepts, and holds the acceptance back until `held`.
+    fn accept(
+        &mut self,
+        gate: Arc<ConnectionGate>,
+        now: Instant,
+        held: Option<Instant>,
+    ) -> SessionStatus {
+        self.log.lock().unwrap().held = held;
+        self.session.accept(gate, answer(), now)
+    }
+}
+
+impl core::ops::Deref for Tried {
+    type Target = Session;
+    fn deref(&self) -> &Session {
+        &self.session
+    }
+}
+
+impl core::ops::DerefMut for Tried {
+    fn deref_mut(&mut self) -> &mut Session {
+        &mut self.session
+    }
 }
 
 #[derive(Default)]
 struct Sink {
     seen: Mutex<Vec<ConnectionEvent>>,
     refuses: bool,
+    greeting: Option<Arc<Greeting>>,
 }
 
 impl Sink {
@@ -86,15 +176,29 @@ impl ConnectionSink for Sink {
         self.seen.lock().unwrap().push(event);
         if self.refuses { Err(()) } else { Ok(()) }
     }
+
+    fn greeting(&self) -> Option<Arc<Greeting>> {
+        self.greeting.clone()
+    }
 }
 
-fn param() -> ConnParam {
-    ConnParam {
+fn answer() -> Answer {
+    let address = EndpointAddress {
         qpn: 7,
-        reads_served: 1,
-        reads_requested: 1,
+        psn: 0,
+        lid: 0,
+        gid: [0; 16],
+        gid_index: 0,
+        mtu: 3,
+        link: LinkLayer::Ethernet,
+    };
+    Answer {
+        endpoint: Parameters {
+            address,
+            reads_served: 1,
+            reads_requested: 1,
+        },
         private_data: Vec::new(),
-        retries: (7, 7),
         greeting: None,
     }
 }
@@ -106,14 +210,15 @@ fn rejected(reason: i32, private_data: &[u8]) -> Event {
     }
 }
 
-fn active(deadline: Option<Instant>) -> (Session<Fake>, Arc<Sink>) {
+fn active(deadline: Option<Instant>) -> (Tried, Arc<Sink>) {
     let sink = Arc::new(Sink::default());
-    let session = Session::active(Fake::default(), sink.gate(), deadline);
+    let mut session = Tried::active(Log::default(), sink.gate(), deadline);
+    assert_eq!(session.begin(), Continues);
     (session, sink)
 }
 
 /// Returns an active session that waits for the answer.
-fn requested(deadline: Option<Instant>) -> (Session<Fake>, Arc<Sink>, Instant) {
+fn requested(deadline: Option<Instant>) -> (Tried, Arc<Sink>, Instant) {
     let (mut session, sink) = active(deadline);
     let now = Instant::now();
     assert_eq!(session.handle(Event::AddressResolved, || now), Continues);
@@ -133,8 +238,9 @@ fn an_active_side_connects_and_disconnects() {
     assert_eq!(session.handle(Event::Disconnected, || now), Ended);
     assert_eq!(sink.take(), [ConnectionEvent::Disconnected]);
     assert_eq!(
-        session.wire.asked,
+        session.asked(),
         [
+            "resolve address",
             "resolve route",
             "connect",
             "route",
@@ -142,7 +248,6 @@ fn an_active_side_connects_and_disconnects() {
             "disconnect"
         ]
     );
-    assert!(session.is_remembered());
 }
 
 #[test]
@@ -235,21 +340,13 @@ fn a_request_that_stays_stale_is_given_up() {
     assert_eq!(sink.take(), [ConnectionEvent::TimedOut]);
 }
 
-fn pending() -> (Session<Fake>, Arc<AtomicBool>) {
+fn pending() -> (Tried, Arc<AtomicBool>) {
     let alive = Arc::new(AtomicBool::new(true));
-    let session = Session::passive(Fake::default(), Arc::clone(&alive));
+    let session = Tried::passive(Log::default(), Arc::clone(&alive));
     (session, alive)
 }
 
 const TIMEOUT: Duration = Duration::from_secs(10);
-
-fn times(now: Instant, not_before: Option<Instant>) -> AnswerTimes {
-    AnswerTimes {
-        now,
-        not_before,
-        timeout: TIMEOUT,
-    }
-}
 
 #[test]
 fn an_accepted_requester_has_limited_time_to_become_ready() {
@@ -259,7 +356,7 @@ fn an_accepted_requester_has_limited_time_to_become_ready() {
         let (mut session, _) = pending();
         let answered = now + Duration::from_millis(pause);
         let not_before = (pause > 0).then_some(answered);
-        let accepted = session.accept(sink.gate(), param(), &times(now, not_before));
+        let accepted = session.accept(sink.gate(), now, not_before);
         assert_eq!(accepted, Continues);
         assert_eq!(session.expire(answered), Continues);
         assert_eq!(session.due(), Some(answered + TIMEOUT));
@@ -268,10 +365,7 @@ fn an_accepted_requester_has_limited_time_to_become_ready() {
     }
     // Once the requester is ready, it may send nothing for any time.
     let (mut session, _) = pending();
-    assert_eq!(
-        session.accept(sink.gate(), param(), &times(now, None)),
-        Continues
-    );
+    assert_eq!(session.accept(sink.gate(), now, None), Continues);
     assert_eq!(
         session.handle(Event::Established(PeerParameters::default()), || now),
         Continues
@@ -286,15 +380,11 @@ fn an_acceptance_waits_until_the_requester_s_kernel_allows_the_queue_pair_again(
     let (now, sink) = (Instant::now(), Arc::new(Sink::default()));
     let (mut session, _) = pending();
     let until = now + Duration::from_millis(500);
-    assert_eq!(
-        session.accept(sink.gate(), param(), &times(now, Some(until))),
-        Continues
-    );
-    assert!(session.wire.asked.is_empty());
-    assert!(!session.is_remembered());
+    assert_eq!(session.accept(sink.gate(), now, Some(until)), Continues);
+    assert!(session.asked().is_empty());
     assert_eq!(session.due(), Some(until));
     assert_eq!(session.expire(until), Continues);
-    assert_eq!(session.wire.asked, ["accept"]);
+    assert_eq!(session.asked(), ["accept"]);
     assert_eq!(
         session.handle(Event::Established(PeerParameters::default()), || until),
         Continues
@@ -306,18 +396,15 @@ fn an_acceptance_waits_until_the_requester_s_kernel_allows_the_queue_pair_again(
 fn an_acceptance_that_is_withdrawn_disconnects_when_possible() {
     let (now, sink) = (Instant::now(), Arc::new(Sink::default()));
     let (mut session, _) = pending();
-    assert_eq!(
-        session.accept(sink.gate(), param(), &times(now, None)),
-        Continues
-    );
+    assert_eq!(session.accept(sink.gate(), now, None), Continues);
     let deadline = now + Duration::from_secs(2);
     assert_eq!(session.disconnect(Some(deadline)), Continues);
-    assert_eq!(session.wire.asked, ["accept"]);
+    assert_eq!(session.asked(), ["accept"]);
     assert_eq!(
         session.handle(Event::Established(PeerParameters::default()), || now),
         Continues
     );
-    assert_eq!(session.wire.asked, ["accept", "disconnect"]);
+    assert_eq!(session.asked(), ["accept", "disconnect"]);
     assert_eq!(session.handle(Event::Disconnected, || now), Ended);
     assert_eq!(sink.take(), [ConnectionEvent::Disconnected]);
 }
@@ -335,18 +422,12 @@ fn a_removed_device_ends_every_state() {
 
     let sink = Arc::new(Sink::default());
     let (mut session, _) = pending();
-    assert_eq!(
-        session.accept(sink.gate(), param(), &times(now, None)),
-        Continues
-    );
+    assert_eq!(session.accept(sink.gate(), now, None), Continues);
     assert_eq!(session.handle(Event::DeviceRemoved, || now), Ended);
     assert_eq!(sink.take(), [ConnectionEvent::AcceptFailed]);
 
     let (mut session, _) = pending();
-    assert_eq!(
-        session.accept(sink.gate(), param(), &times(now, None)),
-        Continues
-    );
+    assert_eq!(session.accept(sink.gate(), now, None), Continues);
     assert_eq!(
         session.handle(Event::Established(PeerParameters::default()), || now),
         Continues
@@ -362,7 +443,6 @@ fn a_removed_device_ends_every_state() {
 enum Step {
     Event(Event),
     Pass(u64),
-    Unresolved,
     Accept(Option<u64>),
     Reject(bool),
     Disconnect,
@@ -380,6 +460,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Disconnected),
         1 => Just(Event::Failed(-110)),
         1 => Just(Event::DeviceRemoved),
+        1 => Just(Event::Unsent(Some(libc::ECONNREFUSED))),
         1 => (12_u32..99).prop_map(Event::Other),
     ]
 }
@@ -388,7 +469,6 @@ fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         12 => any_event().prop_map(Step::Event),
         4 => (0_u64..3000).prop_map(Step::Pass),
-        1 => Just(Step::Unresolved),
         4 => prop::option::of(0_u64..900).prop_map(Step::Accept),
         1 => any::<bool>().prop_map(Step::Reject),
         2 => Just(Step::Disconnect),
@@ -414,15 +494,16 @@ proptest! {
         let gate = sink.gate();
         let mut now = begun;
         let after = |now: Instant, milliseconds| now + Duration::from_millis(milliseconds);
-        let wire = Fake { fails, ..Fake::default() };
+        let log = Log { fails, ..Log::default() };
         // Whether the application has a connection that gets events.
         let mut has_sink = is_active;
         let mut aborted = false;
         let mut session = if is_active {
             let deadline = timeout.map(|timeout| after(begun, timeout));
-            Some(Session::active(wire, Arc::clone(&gate), deadline))
+            let mut session = Tried::active(log, Arc::clone(&gate), deadline);
+            (session.begin() == Continues).then_some(session)
         } else {
-            Some(Session::passive(wire, Arc::new(AtomicBool::new(true))))
+            Some(Tried::passive(log, Arc::new(AtomicBool::new(true))))
         };
         for step in steps {
             let Some(current) = &mut session else { break };
@@ -432,13 +513,10 @@ proptest! {
                     now = after(now, milliseconds);
                     current.expire(now)
                 }
-                Step::Unresolved if is_active => {
-                    current.unresolved(&std::io::ErrorKind::NetworkUnreachable.into())
-                }
                 // A request is answered once, which creates the connection.
                 Step::Accept(pause) if !is_active && !has_sink => {
                     has_sink = true;
-                    current.accept(Arc::clone(&gate), param(), &times(now, pause.map(|it| after(now, it))))
+                    current.accept(Arc::clone(&gate), now, pause.map(|it| after(now, it)))
                 }
                 Step::Reject(by_application) if !has_sink => current.reject(by_application.then_some(&[])),
                 Step::Disconnect if has_sink => current.disconnect(Some(after(now, 2000))),

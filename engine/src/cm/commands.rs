@@ -1,16 +1,16 @@
-//! The command queue of a service thread, and the start and end of the thread.
+//! The commands of the handles to the service thread.
 
 use super::CmError;
+use super::wire::{Answer, ConnectionGate, Event, Started};
 use crate::control::forks;
 use crate::sync::Mutex;
 use crate::thread::{SignalsBlocked, leave_pinned_cpus};
 use mio::{Poll, Token, Waker};
 use std::convert::Infallible;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::{self, JoinHandle, ThreadId};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The event that wakes the thread for commands.
 pub(super) const WAKE: Token = Token(0);
@@ -21,25 +21,46 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// Part of a command: its caller waits until this is dropped.
 pub(super) type Executed = mpsc::Sender<Infallible>;
 
+/// A command of a handle to the service thread.
+pub(super) enum Command {
+    /// Request a connection, until the deadline.
+    Connect(Token, Started, Arc<ConnectionGate>, Option<Instant>),
+    /// Accept a request.
+    Accept(Token, Arc<ConnectionGate>, Answer),
+    /// Reject a request, with the private data of the application; `None` if it gave no
+    /// answer.
+    Reject(Token, Option<Vec<u8>>, Option<Executed>),
+    /// A message of the requester has arrived.
+    MessageReceived(Token),
+    /// An event of a wire that another thread has got.
+    Event(Token, Event),
+    Disconnect(Token),
+    /// Disconnect and drop the session; its gate is closed.
+    Abort(Token),
+    /// As `Abort`, after a failure of the connection.
+    Fail(Token),
+    Stop,
+}
+
 /// The command queue: handles put commands in, the service thread takes them out.
-pub(super) struct CommandQueue<C> {
+pub(super) struct CommandQueue {
     /// The fork count at its start: a forked child has no service thread.
     forks: u32,
     waker: Waker,
     next_token: AtomicUsize,
-    queue: Mutex<Queue<C>>,
-    thread: OnceLock<ThreadId>,
+    queue: Mutex<Queue>,
+    pub(super) thread: OnceLock<ThreadId>,
 }
 
-struct Queue<C> {
-    commands: Vec<C>,
+struct Queue {
+    commands: Vec<Command>,
     /// Whether the thread was woken and has not taken the commands yet.
     is_woken: bool,
     /// Whether the thread has ended and takes no more commands.
     ended: bool,
 }
 
-impl<C> CommandQueue<C> {
+impl CommandQueue {
     /// Creates a queue that wakes the thread that waits with `poll`.
     pub(super) fn new(poll: &Poll) -> Result<Self, CmError> {
         Ok(Self {
@@ -80,8 +101,14 @@ impl<C> CommandQueue<C> {
     }
 
     /// Queues a command and wakes the thread; does nothing in a forked child.
-    pub(super) fn send(&self, command: C) -> Result<(), CmError> {
-        let first = self.put(command, true)?;
+    pub(super) fn send(&self, command: Command) -> Result<(), CmError> {
+        let mut queue = self.queue.lock();
+        if queue.ended {
+            return Err(CmError::Unavailable);
+        }
+        queue.commands.push(command);
+        let first = !core::mem::replace(&mut queue.is_woken, true);
+        drop(queue);
         // The service thread takes commands before it sleeps, so it need not be
         // woken.
         if first
@@ -98,7 +125,7 @@ impl<C> CommandQueue<C> {
     pub(super) fn execute(
         &self,
         waits: bool,
-        command: impl FnOnce(Option<Executed>) -> C,
+        command: impl FnOnce(Option<Executed>) -> Command,
     ) -> Result<(), CmError> {
         if !waits || self.on_service_thread() {
             return self.send(command(None));
@@ -110,48 +137,11 @@ impl<C> CommandQueue<C> {
         Ok(())
     }
 
-    /// Queues a command that can wait until another event wakes the thread.
-    pub(super) fn send_without_wake(&self, command: C) -> Result<(), CmError> {
-        self.put(command, false).map(drop)
-    }
-
-    /// Queues a command. Returns whether the caller has to wake the thread.
-    fn put(&self, command: C, wake: bool) -> Result<bool, CmError> {
-        let mut queue = self.queue.lock();
-        if queue.ended {
-            return Err(CmError::Unavailable);
-        }
-        queue.commands.push(command);
-        let first = wake && !queue.is_woken;
-        queue.is_woken |= wake;
-        Ok(first)
-    }
-
     /// Takes all commands, oldest first.
-    pub(super) fn take_commands(&self) -> Vec<C> {
+    pub(super) fn take_commands(&self) -> Vec<Command> {
         let mut queue = self.queue.lock();
         queue.is_woken = false;
         core::mem::take(&mut queue.commands)
-    }
-
-    /// Records the thread that takes the commands.
-    pub(super) fn serve(&self, thread: &JoinHandle<()>) {
-        let _ = self.thread.set(thread.thread().id());
-    }
-
-    /// Ends the thread with a command, when its last handle is dropped.
-    pub(super) fn end(&self, thread: JoinHandle<()>, stop: C) {
-        if !self.here() {
-            // A forked child has no such thread to detach.
-            core::mem::forget(thread);
-            return;
-        }
-        let _ = self.send(stop);
-        // Joined, so that no code of this library runs any more, even if it is
-        // unloaded next. The thread cannot join itself; it ends after the callback.
-        if !self.on_service_thread() {
-            let _ = thread.join();
-        }
     }
 }
 
@@ -177,9 +167,9 @@ pub(super) fn spawn(
 }
 
 /// Marks the end of the thread when dropped, also after a panic.
-pub(super) struct End<'a, C>(pub(super) &'a CommandQueue<C>);
+pub(super) struct End<'a>(pub(super) &'a CommandQueue);
 
-impl<C> Drop for End<'_, C> {
+impl Drop for End<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
             tracing::error!("the connection manager failed; its connections get no more events");

@@ -11,21 +11,25 @@ fn the_requester_of_an_iwarp_connection_is_connected_without_establish() {
         sink.take()[..],
         [ConnectionEvent::Accepted { .. }]
     ));
-    assert_eq!(session.wire.asked, ["resolve route", "connect", "route"]);
+    assert_eq!(
+        session.asked(),
+        ["resolve address", "resolve route", "connect", "route"]
+    );
     assert_eq!(session.handle(Event::Disconnected, || now), Ended);
     assert_eq!(sink.take(), [ConnectionEvent::Disconnected]);
 }
 
 /// Returns a passive session that the kernel has connected, and whose requester has
 /// to greet.
-fn silent(now: Instant) -> (Session<Fake>, Arc<Sink>, Arc<Greeting>) {
-    let (sink, greeting) = (Arc::new(Sink::default()), Arc::new(Greeting::simulated()));
-    let (mut session, _) = pending();
-    let param = ConnParam {
+fn silent(now: Instant) -> (Tried, Arc<Sink>, Arc<Greeting>) {
+    let greeting = Arc::new(Greeting::simulated());
+    let sink = Arc::new(Sink {
         greeting: Some(Arc::clone(&greeting)),
-        ..param()
-    };
-    let accepted = session.accept(sink.gate(), param, &times(now, None));
+        ..Sink::default()
+    });
+    let (mut session, _) = pending();
+    session.log.lock().unwrap().greets = true;
+    let accepted = session.accept(sink.gate(), now, None);
     assert_eq!(accepted, Continues);
     let event = Event::Established(PeerParameters::default());
     assert_eq!(session.handle(event, || now), Continues);
@@ -65,7 +69,7 @@ fn a_requester_that_does_not_greet_in_time_fails() {
     // Its connection is also ended when this side disconnects.
     let (mut session, sink, _) = silent(now);
     assert_eq!(session.disconnect(Some(now + TIMEOUT)), Continues);
-    assert_eq!(session.wire.asked, ["accept", "disconnect"]);
+    assert_eq!(session.asked(), ["accept", "disconnect"]);
     assert_eq!(session.handle(Event::Disconnected, || now), Ended);
     assert_eq!(sink.take(), [ConnectionEvent::Disconnected]);
 }
@@ -88,9 +92,9 @@ fn a_refusal_by_tcp_means_that_there_is_no_listener() {
         (libc::EHOSTUNREACH, ConnectionEvent::Unreachable),
     ] {
         let (mut session, sink, _) = requested(None);
-        assert!(session.is_connecting());
-        let error = io::Error::from_raw_os_error(errno);
-        assert_eq!(session.unconnected(&error), Ended);
+        let event = Event::Unsent(Some(errno));
+        assert_eq!(session.handle(event, Instant::now), Ended);
+        assert!(session.end(), "the kernel was connecting");
         assert_eq!(sink.take(), [expected]);
     }
 }

@@ -1,0 +1,78 @@
+//! The service of a manager: its thread, and what the thread shares with the handles.
+
+use super::commands::{Command, CommandQueue, End, spawn};
+use super::wire::Network;
+use super::{CmError, ManagerOptions, run};
+use mio::Poll;
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::JoinHandle;
+
+/// Keeps the thread running: every handle has one, the thread itself only a `Weak`.
+pub(super) struct Service {
+    pub(super) shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The state that the thread shares with the handles.
+pub(super) struct Shared {
+    pub(super) options: ManagerOptions,
+    pub(super) commands: Arc<CommandQueue>,
+    pub(super) network: Arc<dyn Network>,
+    /// For the requests that the thread creates.
+    service: OnceLock<Weak<Service>>,
+}
+
+impl Service {
+    /// Starts the thread, which gets its events from `poll`.
+    pub(super) fn start(
+        options: ManagerOptions,
+        poll: Poll,
+        commands: Arc<CommandQueue>,
+        network: Arc<dyn Network>,
+    ) -> Result<Arc<Self>, CmError> {
+        let shared = Arc::new(Shared {
+            options,
+            commands,
+            network,
+            service: OnceLock::new(),
+        });
+        let its = Arc::clone(&shared);
+        let thread = spawn(shared.options.keep_affinity, move || {
+            let _end = End(&its.commands);
+            run::run(&its, poll);
+        })?;
+        let _ = shared.commands.thread.set(thread.thread().id());
+        let service = Arc::new(Self {
+            shared,
+            thread: Some(thread),
+        });
+        let _ = service.shared.service.set(Arc::downgrade(&service));
+        Ok(service)
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let (Some(thread), commands) = (self.thread.take(), &self.shared.commands) else {
+            return;
+        };
+        if !commands.here() {
+            // A forked child has no such thread to detach.
+            core::mem::forget(thread);
+            return;
+        }
+        let _ = commands.send(Command::Stop);
+        // Joined, so that no code of this library runs any more, even if it is
+        // unloaded next. The thread cannot join itself; it ends after the callback.
+        if !commands.on_service_thread() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    /// Returns what keeps the thread running, unless it is ending.
+    pub(super) fn service(&self) -> Option<Arc<Service>> {
+        self.service.get().and_then(Weak::upgrade)
+    }
+}
