@@ -3,9 +3,11 @@
 use super::support::{
     Events, Host, assert_event, connect, local, loopback, own, parameters, start, target,
 };
-use dat_engine::cm::{CmError, ConnectionEvent, Manager, ManagerKind, ManagerOptions};
+use dat_engine::cm::{
+    CmError, Connection, ConnectionEvent, ConnectionSink, Manager, ManagerKind, ManagerOptions,
+};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -167,6 +169,41 @@ fn addresses_of_no_host_are_refused_at_once() {
         assert!(matches!(error, CmError::Address(_)), "{address}: {error}");
         events.assert_no_event();
     }
+}
+
+/// Disconnects another connection when its own has timed out.
+struct OnTimeout(Mutex<Option<Connection>>);
+
+impl ConnectionSink for OnTimeout {
+    fn event(&self, event: ConnectionEvent) -> Result<(), ()> {
+        assert_eq!(event, ConnectionEvent::TimedOut);
+        if let Some(other) = &*self.0.lock().unwrap() {
+            other.disconnect();
+        }
+        Ok(())
+    }
+}
+
+/// Nothing but the deadline wakes the requester's thread.
+#[test]
+fn what_a_sink_does_at_a_timeout_is_done_at_once() {
+    let (host, manager) = (Host::new(), start());
+    let (other, others) = connect(&manager, host.qualifier, None);
+    let peer = Arc::new(Events::default());
+    let request = host.requests.next();
+    let _there = request
+        .accept(parameters(2), b"", peer.clone())
+        .expect("accepted");
+    others.assert_accepted();
+    assert_eq!(peer.next(), ConnectionEvent::Established);
+    let to = target(own(), host.qualifier, Some(Duration::from_millis(150)));
+    let sink = Arc::new(OnTimeout(Mutex::new(Some(other))));
+    let _late = manager
+        .connect(&local(), to, parameters(3), b"", sink.clone())
+        .expect("requested");
+    let _request = host.requests.next();
+    assert_eq!(peer.next(), ConnectionEvent::Disconnected);
+    assert_eq!(others.next(), ConnectionEvent::Disconnected);
 }
 
 #[test]
