@@ -240,32 +240,45 @@ impl<D: Device> State<D> {
         let Some((tag, record)) = self.owner(work) else {
             return self.unknown(work);
         };
-        let reorders = record.quirks.any() && tag.side == Side::Send;
-        if reorders && self.holds(work, tag, &record) {
-            return None;
+        if record.quirks.any() && tag.side == Side::Send {
+            let record = Arc::clone(record);
+            return self.complete_in_order(work, tag, &record);
         }
         let retired = match &record.shared {
             Some(shared) if tag.side == Side::Shared => shared.take(tag.slot),
             _ => record.shadow(tag.side).retire(tag.slot),
         };
-        let Some(request) = retired else {
-            return self.unknown(work);
-        };
-        if reorders && self.hides(work, tag, request) {
+        match retired {
+            Some(request) => Some(completion(work, record, request)),
+            None => self.unknown(work),
+        }
+    }
+
+    /// Does [`Self::complete`] for a request on a device whose order needs corrections.
+    fn complete_in_order(
+        &mut self,
+        work: &Work,
+        tag: Tag,
+        record: &Record<D>,
+    ) -> Option<Completion> {
+        if self.holds(work, tag, record) {
             return None;
         }
-        Some(completion(work, &record, request))
+        let Some(request) = record.shadow(tag.side).retire(tag.slot) else {
+            return self.unknown(work);
+        };
+        (!self.hides(work, tag, request)).then(|| completion(work, record, request))
     }
 
     /// Returns the tag of a completion, and its queue pair.
-    fn owner(&self, work: &Work) -> Option<(Tag, Arc<Record<D>>)> {
+    fn owner(&self, work: &Work) -> Option<(Tag, &Arc<Record<D>>)> {
         let tag = Tag::from_bits(work.tag)?;
         let record = match tag.side {
             Side::Send | Side::Recv => self.table.find(tag.name)?,
             Side::Shared => self.table.find_number(work.qpn)?,
         };
         let is_its = tag.side != Side::Shared || record.takes_from(tag.name);
-        is_its.then(|| (tag, Arc::clone(record)))
+        is_its.then_some((tag, record))
     }
 
     /// Handles a completion that is not to be reported. The device violated its
