@@ -17,7 +17,8 @@ pub(crate) fn control(
     subject: Subject<'_>,
     body: impl FnOnce() -> Result<()>,
 ) -> DAT_RETURN {
-    forwarding(call, subject, || body().map(|()| DatReturn::SUCCESS.bits()))
+    let _held = CancellationDisabled::new();
+    run(call, subject, || body().map(|()| DatReturn::SUCCESS.bits()))
 }
 
 /// Like [`control`], for a body whose return code may come from another provider.

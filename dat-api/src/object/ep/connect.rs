@@ -21,7 +21,7 @@ use crate::object::of_another_ia;
 use crate::object::stale;
 use crate::object::usage::Use;
 use crate::state::{self, Call, Trigger};
-use crate::status::{ReturnType, Subtype};
+use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{EpState, PrivateData};
 
 /// The peer and the parameters of a connection attempt.
@@ -64,33 +64,12 @@ pub(crate) fn manager_error(error: &CmError) -> DatError {
     DatError::new(kind, subtype, error.to_string())
 }
 
-/// The arguments that errors name.
-struct Arguments {
-    timeout: Subtype,
-    private_data: Subtype,
-}
-
-impl Arguments {
-    const CONNECT: Self = Self {
-        timeout: Subtype::InvalidArg4,
-        private_data: Subtype::InvalidArg5,
-    };
-    const DUP_CONNECT: Self = Self {
-        timeout: Subtype::InvalidArg3,
-        private_data: Subtype::InvalidArg4,
-    };
-}
-
 impl Ep {
     /// Begins to connect. An event reports the result.
     ///
     /// # Errors
     /// Section 3DAT, `dat_ep_connect`.
     pub fn connect(&self, how: &Connect<'_>) -> Result<()> {
-        self.begin(how, &Arguments::CONNECT)
-    }
-
-    fn begin(&self, how: &Connect<'_>, arguments: &Arguments) -> Result<()> {
         let me = handle::pin::<Self>(self.handle)
             .ok_or_else(stale::<Self>)?
             .to_arc();
@@ -113,11 +92,11 @@ impl Ep {
         if how.timeout.is_some_and(|timeout| timeout.is_zero()) {
             return Err(DatError::new(
                 ReturnType::InvalidParameter,
-                arguments.timeout,
+                Subtype::InvalidArg4,
                 "the timeout is 0: expected 1 microsecond or more, or DAT_TIMEOUT_INFINITE",
             ));
         }
-        self.check_private_data(how.private_data, arguments.private_data)?;
+        self.check_private_data(how.private_data, Subtype::InvalidArg5)?;
         if how.qos != 0 || how.flags != 0 {
             return Err(DatError::new(
                 ReturnType::ModelNotSupported,
@@ -189,18 +168,24 @@ impl Ep {
         let Some((address, qualifier)) = peer else {
             return Err(state::refused("connecting to its peer", model.state()));
         };
-        self.begin(
-            &Connect {
-                address,
-                qualifier,
-                timeout,
-                private_data,
-                qos,
-                // The flags of the model: there is only this value.
-                flags: 0,
-            },
-            &Arguments::DUP_CONNECT,
-        )
+        let how = Connect {
+            address,
+            qualifier,
+            timeout,
+            private_data,
+            qos,
+            // The flags of the model: there is only this value.
+            flags: 0,
+        };
+        self.connect(&how).map_err(|error| {
+            // The timeout and the private data are one argument further on in a connect.
+            let subtype = match error.code().subtype() {
+                Some(Subtype::InvalidArg4) => Subtype::InvalidArg3,
+                Some(Subtype::InvalidArg5) => Subtype::InvalidArg4,
+                _ => return error,
+            };
+            error.with_code(DatReturn::error(ReturnType::InvalidParameter, subtype))
+        })
     }
 
     /// Checks the length of private data against the limit of the connection manager.

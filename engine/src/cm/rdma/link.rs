@@ -74,8 +74,35 @@ impl<C: Calls> Link<C> {
         }
     }
 
-    fn handle(&mut self, event: Event) -> Option<Signal> {
-        match (self.progress, event) {
+    /// Reports the acceptance.
+    fn accepted(&mut self, parameters: PeerParameters) -> Signal {
+        let route = match self.calls.route() {
+            Ok(route) => route,
+            Err(error) => {
+                // The connection was ended meanwhile.
+                tracing::debug!(%error, "an acceptance was no longer valid");
+                return Signal::Ended(ConnectionEvent::NonPeerRejected);
+            }
+        };
+        let (private_data, route) = payload::of_reply(parameters.private_data, route);
+        let peer = Peer {
+            route,
+            reads_served: parameters.reads_served,
+            reads_requested: parameters.reads_requested,
+        };
+        Signal::Accepted { peer, private_data }
+    }
+}
+
+fn unreachable_unless(done: io::Result<()>) -> Option<Signal> {
+    let error = done.err()?;
+    tracing::debug!(%error, "no route to the peer");
+    Some(Signal::Ended(ConnectionEvent::Unreachable))
+}
+
+impl<C: Calls> Wire for Link<C> {
+    fn receive(&mut self, event: Option<Event>) -> Option<Signal> {
+        match (self.progress, event?) {
             (_, Event::Other(number)) => {
                 tracing::debug!(number, "ignored an event of rdma_cm");
                 None
@@ -144,37 +171,6 @@ impl<C: Calls> Link<C> {
                 None
             }
         }
-    }
-
-    /// Reports the acceptance.
-    fn accepted(&mut self, parameters: PeerParameters) -> Signal {
-        let route = match self.calls.route() {
-            Ok(route) => route,
-            Err(error) => {
-                // The connection was ended meanwhile.
-                tracing::debug!(%error, "an acceptance was no longer valid");
-                return Signal::Ended(ConnectionEvent::NonPeerRejected);
-            }
-        };
-        let (private_data, route) = payload::of_reply(parameters.private_data, route);
-        let peer = Peer {
-            route,
-            reads_served: parameters.reads_served,
-            reads_requested: parameters.reads_requested,
-        };
-        Signal::Accepted { peer, private_data }
-    }
-}
-
-fn unreachable_unless(done: io::Result<()>) -> Option<Signal> {
-    let error = done.err()?;
-    tracing::debug!(%error, "no route to the peer");
-    Some(Signal::Ended(ConnectionEvent::Unreachable))
-}
-
-impl<C: Calls> Wire for Link<C> {
-    fn receive(&mut self, event: Option<Event>) -> Option<Signal> {
-        self.handle(event?)
     }
 
     fn begin(&mut self) -> io::Result<()> {

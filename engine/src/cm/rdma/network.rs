@@ -126,29 +126,6 @@ impl Rdma {
         };
         inbox.request(token, listening, Box::new(Link::passive(line)), incoming);
     }
-
-    fn dispatch(self: &Arc<Self>, channel_event: ChannelEvent, inbox: &mut dyn Inbox) {
-        let ChannelEvent { token, event, new } = channel_event;
-        match (event, new) {
-            (Event::Requested(parameters), Some(id)) => {
-                let listening = self.listeners.lock().get(&token).map(Arc::clone);
-                if let Some(listening) = listening {
-                    self.deliver_request(&listening, id, parameters, inbox);
-                }
-            }
-            (event @ Event::DeviceRemoved, _) => {
-                let watch = self.watches.lock().remove(&token);
-                if let Some(gate) = watch {
-                    let _ = gate.call(true, DeviceSink::removed);
-                } else if self.listeners.lock().contains_key(&token) {
-                    tracing::warn!("a device was removed; the listener on its address has ended");
-                } else {
-                    inbox.receive(token, Some(event));
-                }
-            }
-            (event, _) => inbox.receive(token, Some(event)),
-        }
-    }
 }
 
 /// Registers the channel so that a poll reports events as long as there are any
@@ -221,8 +198,27 @@ struct ChannelEvents(Arc<Rdma>);
 impl Intake for ChannelEvents {
     fn ready(&mut self, _: Token, inbox: &mut dyn Inbox) -> io::Result<()> {
         // One event at a time: a callback may send commands, which come first.
-        if let Some(event) = self.0.channel.take()? {
-            self.0.dispatch(event, inbox);
+        let Some(ChannelEvent { token, event, new }) = self.0.channel.take()? else {
+            return Ok(());
+        };
+        match (event, new) {
+            (Event::Requested(parameters), Some(id)) => {
+                let listening = self.0.listeners.lock().get(&token).map(Arc::clone);
+                if let Some(listening) = listening {
+                    self.0.deliver_request(&listening, id, parameters, inbox);
+                }
+            }
+            (event @ Event::DeviceRemoved, _) => {
+                let watch = self.0.watches.lock().remove(&token);
+                if let Some(gate) = watch {
+                    let _ = gate.call(true, DeviceSink::removed);
+                } else if self.0.listeners.lock().contains_key(&token) {
+                    tracing::warn!("a device was removed; the listener on its address has ended");
+                } else {
+                    inbox.receive(token, Some(event));
+                }
+            }
+            (event, _) => inbox.receive(token, Some(event)),
         }
         Ok(())
     }
