@@ -1,43 +1,23 @@
 //! The values of the attributes; [`super::attributes`] has the tables.
 
-use core::net::SocketAddr;
-
-use dat_engine::cm::Manager;
-use dat_engine::{Device, PortInfo, Transport};
+use dat_engine::{Device, Transport};
 
 use super::attributes::{
     ALIGNMENT, ALLOCATED, AVAILABLE, EpCreator, HARD_WATERMARK, IaAttributes, IovOwnership,
     LOW_WATERMARK, NamedAttribute, OUTSTANDING, ProviderAttributes, PzSupport, SOFT_WATERMARK,
     SPAN,
 };
+use super::open::Opening;
 use super::rules::Rules;
-use crate::options::{NumaChoice, Options};
+use crate::options::NumaChoice;
 use crate::types::CompletionFlags;
 
-/// What the attributes are derived from.
-pub(super) struct AttributeSources<'a> {
-    pub(super) name: &'a str,
-    pub(super) device: &'a Device,
-    pub(super) port: &'a PortInfo,
-    pub(super) address: SocketAddr,
-    pub(super) local_address: usize,
-    pub(super) manager: &'a Manager,
-    pub(super) threadsafe: bool,
-    /// The DAT version of the interface.
-    pub(super) interface: (u32, u32),
-    pub(super) options: &'a Options,
-    /// The result of [`placement`].
-    pub(super) numa: String,
-    /// The attributes of connections.
-    pub(super) connections: Vec<NamedAttribute>,
-}
-
-impl AttributeSources<'_> {
+impl Opening<'_> {
     pub(super) fn adapter(&self) -> IaAttributes {
         let info = self.device.info();
         let (firmware_version_major, firmware_version_minor) = version(&info.firmware);
         IaAttributes {
-            adapter_name: self.name.to_owned(),
+            adapter_name: self.request.name.to_owned(),
             vendor_name: vendor(info.vendor_id),
             hardware_version_major: info.part_id,
             firmware_version_major,
@@ -56,9 +36,9 @@ impl AttributeSources<'_> {
         }
     }
 
-    pub(super) fn provider(&self, rules: &Rules) -> ProviderAttributes {
+    pub(super) fn provider(&self, rules: &Rules, numa: String) -> ProviderAttributes {
         let part = |text: &str| text.parse().unwrap_or(0);
-        let (dapl_version_major, dapl_version_minor) = self.interface;
+        let (dapl_version_major, dapl_version_minor) = self.request.interface;
         let shares = rules.limits.max_srqs > 0;
         let if_shared = |bits: i32| if shares { bits } else { 0 };
         ProviderAttributes {
@@ -97,10 +77,10 @@ impl AttributeSources<'_> {
                     "scatter",
                     u8::from(rules.scatters_to_completions).to_string(),
                 ),
-                named("numa", self.numa.clone()),
+                named("numa", numa),
             ]
             .into_iter()
-            .chain(self.connections.iter().cloned())
+            .chain(self.named(&rules.connect.transport))
             .collect(),
         }
     }

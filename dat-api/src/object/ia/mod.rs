@@ -69,14 +69,11 @@ pub struct Ia {
     handle: Handle,
     /// The process that opened it: see [`Ia::require_here`].
     process: u32,
-    /// The name that it was opened by.
-    name: String,
     device: Device,
     rules: Rules,
     provider: ProviderAttributes,
     /// The device and port of its listeners and connections.
     local: Local,
-    address: SocketAddr,
     local_address: PeerAddress,
     cm: Arc<SharedManager>,
     children: Children,
@@ -152,7 +149,7 @@ impl Ia {
     /// Returns its address, which peers connect to. The port is 0: qualifiers take its place.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.rules.limits.ia_address
     }
 
     /// Returns the address of that address as a `sockaddr`, which lives as long as the IA.
@@ -237,7 +234,7 @@ impl Ia {
     /// Returns the name that it was opened by.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.rules.limits.adapter_name
     }
 
     /// Returns the sum of the counters of all objects that it has and had.

@@ -4,18 +4,18 @@ use core::net::SocketAddr;
 use core::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
+use dat_engine::cm::Manager;
 use dat_engine::sync::Mutex;
 use dat_engine::{ControlErrorKind, Device, PathRequest, PortInfo};
 
 use super::Ia;
 use super::children::Children;
 use super::cm::{self, Chosen};
-use super::describe::{self, AttributeSources};
+use super::describe;
 use super::reports::{self, Reports};
 use super::rules::Rules;
 use super::service::Service;
 use super::service_points::ServicePoints;
-use super::transport::Connections;
 use super::watch::Watch;
 use crate::error::Result;
 use crate::handle::{Handle, Reservation};
@@ -55,6 +55,18 @@ pub enum AsyncEvd {
     Elsewhere,
 }
 
+/// What rules and attributes are derived from.
+pub(super) struct Opening<'a> {
+    pub(super) request: &'a OpenRequest<'a>,
+    pub(super) device: &'a Device,
+    pub(super) port: &'a PortInfo,
+    pub(super) manager: &'a Manager,
+    /// The address of the IA, and that of its `sockaddr`.
+    pub(super) address: SocketAddr,
+    pub(super) local_address: usize,
+    pub(super) options: &'a Options,
+}
+
 impl Ia {
     /// Opens the device of an adapter. No thread runs yet, and asynchronous events go nowhere.
     pub(in crate::object) fn make(
@@ -79,16 +91,7 @@ impl Ia {
                 options: options.transport,
             },
         )?;
-        let numa = describe::placement(&device, options.numa);
-        let ia = Self::assemble(
-            request,
-            place.handle(),
-            device,
-            &port,
-            options,
-            numa,
-            chosen,
-        )?;
+        let ia = Self::assemble(request, place.handle(), device, &port, options, chosen)?;
         Ok((place, ia))
     }
 
@@ -98,7 +101,6 @@ impl Ia {
         device: Device,
         port: &PortInfo,
         options: Options,
-        numa: String,
         chosen: Chosen,
     ) -> Result<Arc<Self>> {
         let Chosen {
@@ -107,40 +109,27 @@ impl Ia {
             departure,
             watch: device_watch,
         } = chosen;
-        let connections = Connections {
-            device: &device,
-            port,
-            manager: cm.manager().kind(),
-            address: local.address,
-            options: &options,
-        };
-        let transport = connections.resolve()?;
         let address = SocketAddr::new(local.address, 0);
         let local_address = PeerAddress::new(address);
-        let described = AttributeSources {
-            name: request.name,
+        let opening = Opening {
+            request,
             device: &device,
             port,
+            manager: cm.manager(),
             address,
             local_address: local_address.address(),
-            manager: cm.manager(),
-            threadsafe: request.threadsafe,
-            interface: request.interface,
             options: &options,
-            numa,
-            connections: connections.named(&transport),
         };
-        let rules = Rules::new(&described, transport);
-        let provider = described.provider(&rules);
+        let rules = Rules::new(&opening)?;
+        let numa = describe::placement(&device, options.numa);
+        let provider = opening.provider(&rules, numa);
         let ia = Arc::new(Self {
             handle,
             process: std::process::id(),
-            name: request.name.to_owned(),
             device,
             rules,
             provider,
             local,
-            address,
             local_address,
             cm,
             children: Children::default(),

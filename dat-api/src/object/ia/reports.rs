@@ -144,7 +144,7 @@ pub(super) fn report(ia: &Ia, kind: AsyncKind, handle: Handle, reason: AsyncReas
             ?kind,
             ?handle,
             ?reason,
-            ia = ia.name,
+            ia = ia.name(),
             "asynchronous event lost: no asynchronous EVD, or it is full"
         );
     }

@@ -6,8 +6,9 @@ use dat_engine::wait::WaitPolicy;
 use dat_engine::{Access, ConnectOptions, Transport, TransportOptions};
 
 use super::attributes::IaAttributes;
-use super::describe::AttributeSources;
 use super::limits;
+use super::open::Opening;
+use crate::error::Result;
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{CompletionFlags, MemPrivileges};
 
@@ -111,13 +112,17 @@ impl Conformance {
 }
 
 impl Rules {
-    /// Decides the rules; `transport` is what connections use of the network.
-    pub(super) fn new(from: &AttributeSources<'_>, transport: TransportOptions) -> Self {
+    /// Decides the rules.
+    ///
+    /// # Errors
+    /// As [`Opening::transport`].
+    pub(super) fn new(from: &Opening<'_>) -> Result<Self> {
         let (device, options, limits) = (from.device, from.options, from.adapter());
+        let transport = from.transport()?;
         let unbounded = transport.rnr_retry() == TransportOptions::RNR_RETRY_INFINITE;
         let kind = device.info().transport;
-        Self {
-            threadsafe: from.threadsafe,
+        Ok(Self {
+            threadsafe: from.request.threadsafe,
             wait: options.wait,
             connect: ConnectOptions {
                 port: from.port.number,
@@ -142,7 +147,7 @@ impl Rules {
                 false => Conformance::LENIENT,
             },
             limits,
-        }
+        })
     }
 
     /// Returns the rules of an IA with default options on a device with these limits.

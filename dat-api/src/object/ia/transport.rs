@@ -2,12 +2,13 @@
 //!
 //! What a connection manager cannot apply is refused when the adapter is opened.
 
-use core::net::{IpAddr, Ipv6Addr};
+use core::net::Ipv6Addr;
 
 use dat_engine::cm::ManagerKind;
-use dat_engine::{Device, PortInfo, Transport, TransportOptions};
+use dat_engine::{Transport, TransportOptions};
 
 use super::attributes::NamedAttribute;
+use super::open::Opening;
 use crate::error::{DatError, Result};
 use crate::options::Options;
 use crate::status::{ReturnType, Subtype};
@@ -20,24 +21,14 @@ const ROUTE: &str = "route";
 /// The value of an attribute that connections do not have.
 const NONE: &str = "none";
 
-/// What the options are checked against.
-pub(super) struct Connections<'a> {
-    pub(super) device: &'a Device,
-    pub(super) port: &'a PortInfo,
-    pub(super) manager: ManagerKind,
-    /// The address of the adapter.
-    pub(super) address: IpAddr,
-    pub(super) options: &'a Options,
-}
-
-impl Connections<'_> {
+impl Opening<'_> {
     /// Returns the options that connections use.
     ///
     /// # Errors
     /// `DAT_INVALID_ADDRESS` if the port does not have the GID or the P_Key;
     /// `DAT_INVALID_PARAMETER` if the device does not support a value; `DAT_MODEL_NOT_SUPPORTED` if
     /// the connection manager or the transport does not have the option.
-    pub(super) fn resolve(&self) -> Result<TransportOptions> {
+    pub(super) fn transport(&self) -> Result<TransportOptions> {
         let configured = self.options.transport;
         if self.is_iwarp() {
             return match self.keys().first() {
@@ -113,7 +104,7 @@ impl Connections<'_> {
     }
 
     fn is_rdma_cm(&self) -> bool {
-        self.manager == ManagerKind::Rdma
+        self.manager.kind() == ManagerKind::Rdma
     }
 
     fn name(&self) -> &str {
@@ -164,12 +155,12 @@ impl Connections<'_> {
         // On RoCE a GID is an address of the network interface.
         let of_gid = Ipv6Addr::from(entry.gid.0).to_canonical();
         let roce = self.device.info().transport == Transport::Roce;
-        if self.is_rdma_cm() && roce && of_gid != self.address.to_canonical() {
+        if self.is_rdma_cm() && roce && of_gid != self.address.ip().to_canonical() {
             return Err(refused(format!(
                 "the key gid={index} cannot be used: rdma_cm connects from the address {}, and \
                  GID {index} is that of {of_gid}; name that address in the instance data, or \
                  leave the key out, or add cm=socket",
-                self.address
+                self.address.ip()
             )));
         }
         Ok(())
