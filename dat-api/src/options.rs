@@ -1,30 +1,17 @@
 //! The options of an IA, from the environment and dat.conf.
 //!
-//! | variable | key | values |
-//! | --- | --- | --- |
-//! | `DAT_PATH` | `path` | `auto` (default), `direct`, `verbs` |
-//! | `DAT_WAIT` | `wait` | `adaptive` (default), `adaptive:MIN_US:MAX_US`, `poll`, `umwait`, `block` |
-//! | `DAT_CM` | `cm` | `auto` (default), `rdma_cm`, `socket`; both sides must use the same; on iWARP only rdma_cm connects |
-//! | `DAT_LISTEN` | `listen` | where service points listen: `all` (default), `loopback`, one IP address of this host |
-//! | `DAT_STRICT` | `strict` | `0` (default): as the reference implementation allows; `1`: as the DAT pages say |
-//! | `DAT_SCATTER` | `scatter` | `1` (default): the device may leave short payloads in completions; `0`: it writes all to memory |
-//! | `DAT_NUMA` | `numa` | where the memory of queues and buffers is placed: `any` (default): on the node of the thread that touches it first; `device`: on that of the device |
-//! | – | `gid` | index in the port's GID table; the engine chooses one if it is not given |
-//! | – | `sl`, `traffic_class`, `mtu`, `timeout`, `retry`, `rnr_retry`, `rnr_timer`, `pkey` | see [`TransportOptions`] |
-//!
-//! A key of the instance data in dat.conf overrides the variable. An empty variable counts as not
-//! set, and so does every variable in a process with more rights than its caller
-//! ([`dat_engine::environment`]).
-//!
-//! Decision: `docs/decisions/061-allow-what-the-reference-allows.md`
+//! `options/definitions.rs` has all of them. A key of the instance data in dat.conf overrides the
+//! variable. An empty variable counts as not set, and so does every variable in a process with more
+//! rights than its caller ([`dat_engine::environment`]).
 
-mod transport;
+mod definitions;
 
 use dat_engine::cm::ListenOn;
 use dat_engine::environment;
 use dat_engine::wait::WaitPolicy;
 use dat_engine::{PathRequest, TransportOptions};
 
+use self::definitions::{DEFINITIONS, REMOVED_KEY, Value};
 use crate::error::{DatError, Result};
 use crate::status::{ReturnType, Subtype};
 
@@ -76,40 +63,20 @@ pub struct Options {
     pub transport: TransportOptions,
 }
 
-/// The variables and their keys.
-const VARIABLES: [(&str, &str); 8] = [
-    ("DAT_PATH", "path"),
-    ("DAT_WAIT", "wait"),
-    ("DAT_CM", "cm"),
-    ("DAT_LISTEN", "listen"),
-    ("DAT_STRICT", "strict"),
-    ("DAT_SCATTER", "scatter"),
-    ("DAT_CQ_RECORD", REMOVED_KEY),
-    ("DAT_NUMA", "numa"),
-];
-
-/// The keys that are not those of the network.
-const KEYS: [&str; 8] = [
-    "path", "wait", "cm", "listen", "strict", "scatter", "numa", "gid",
-];
-/// A key of earlier versions, which messages do not offer.
-const REMOVED_KEY: &str = "cq_record";
-
 /// Returns the keys of the instance data.
 fn keys() -> impl Iterator<Item = &'static str> {
-    KEYS.into_iter()
-        .chain(transport::KEYS.iter().map(|(key, _)| *key))
+    DEFINITIONS.iter().map(|(_, key, _)| *key)
 }
 
 /// Returns whether [`Options::set`] knows a key.
 pub(crate) fn is_key(key: &str) -> bool {
-    key == REMOVED_KEY || keys().any(|known| known == key)
+    keys().any(|known| known == key)
 }
 
 /// Returns the environment variables of the options, each with its key.
-#[must_use]
-pub const fn variables() -> &'static [(&'static str, &'static str)] {
-    &VARIABLES
+pub fn variables() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let options = DEFINITIONS.into_iter();
+    options.filter_map(|(variable, key, _)| Some((variable?, key)))
 }
 
 impl Options {
@@ -126,7 +93,7 @@ impl Options {
 
     fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let mut options = Self::default();
-        for (name, key) in VARIABLES {
+        for (name, key) in variables() {
             match variable(name) {
                 Some(value) if !value.is_empty() => options
                     .set(key, &value)
@@ -142,74 +109,12 @@ impl Options {
     /// # Errors
     /// What is wrong with the key or its value, as text.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
-        let unknown = |values: &str| format!("invalid value \"{value}\": expected one of {values}");
-        match key {
-            "path" => {
-                self.path = match value {
-                    "auto" => PathRequest::Auto,
-                    "direct" => PathRequest::Direct,
-                    "verbs" => PathRequest::Verbs,
-                    _ => return Err(unknown("auto, direct, verbs")),
-                }
-            }
-            "cm" => {
-                self.cm = match value {
-                    "auto" => CmChoice::Auto,
-                    "rdma_cm" => CmChoice::RdmaCm,
-                    "socket" => CmChoice::Socket,
-                    _ => return Err(unknown("auto, rdma_cm, socket")),
-                }
-            }
-            "wait" => {
-                let policy: Result<WaitPolicy, _> = value.parse();
-                self.wait = policy.map_err(|error| error.to_string())?;
-            }
-            "listen" => {
-                let on: Result<ListenOn, _> = value.parse();
-                self.listen = on.map_err(|error| error.to_string())?;
-            }
-            "gid" => match value.parse() {
-                Ok(index) => self.gid = Some(index),
-                Err(_) => return Err(format!("invalid GID index \"{value}\": expected 0 to 255")),
-            },
-            "strict" => {
-                self.strict = match value {
-                    "0" => false,
-                    "1" => true,
-                    _ => return Err(unknown("0, 1")),
-                }
-            }
-            "scatter" => {
-                self.no_scatter = match value {
-                    "0" => true,
-                    "1" => false,
-                    _ => return Err(unknown("0, 1")),
-                }
-            }
-            REMOVED_KEY => match value {
-                "eager" => {}
-                "lazy" => tracing::warn!(
-                    "cq_record=lazy has been removed, and counts as eager: remove the setting"
-                ),
-                _ => return Err(unknown("eager")),
-            },
-            "numa" => {
-                self.numa = match value {
-                    "any" => NumaChoice::Any,
-                    "device" => NumaChoice::Device,
-                    _ => return Err(unknown("any, device")),
-                }
-            }
-            _ if transport::set(&mut self.transport, key, value)? => {}
-            _ => {
-                let keys: Vec<&str> = keys().collect();
-                return Err(format!(
-                    "unknown key \"{key}\": expected one of {}",
-                    keys.join(", ")
-                ));
-            }
+        if let Some((_, key, check)) = DEFINITIONS.into_iter().find(|(_, known, _)| *known == key) {
+            return check(self, Value { key, text: value });
         }
-        Ok(())
+        let keys: Vec<&str> = keys().filter(|key| *key != REMOVED_KEY).collect();
+        let keys = keys.join(", ");
+        Err(format!("unknown key \"{key}\": expected one of {keys}"))
     }
 }
 
@@ -219,6 +124,8 @@ fn wrong(cause: String) -> DatError {
 
 #[cfg(test)]
 mod tests {
+    use dat_engine::Mtu;
+
     use super::*;
 
     fn with(name: &'static str, value: &'static str) -> Result<Options> {
@@ -268,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_wrong_value_is_an_error_that_names_the_variable() {
-        for (name, _) in VARIABLES {
+        for (name, _) in variables() {
             let error = with(name, "sideways").expect_err("invalid");
             assert_eq!(error.code().kind(), Some(ReturnType::InvalidParameter));
             assert!(error.cause().contains(name), "{error}");
@@ -287,7 +194,7 @@ mod tests {
         assert_eq!(options.transport.traffic_class, Some(104));
         let cause = options.set("sl", "16").expect_err("15 is the largest");
         assert!(cause.contains("sl") && cause.contains("0 to 15"), "{cause}");
-        for key in keys().chain([REMOVED_KEY]) {
+        for key in keys() {
             assert!(is_key(key), "{key}");
             let cause = options.set(key, "?").expect_err("no value");
             assert!(!cause.contains("unknown key"), "{cause}");
@@ -298,5 +205,64 @@ mod tests {
             "{cause}"
         );
         assert!(!cause.contains(REMOVED_KEY), "{cause}");
+    }
+
+    fn network(key: &str, value: impl AsRef<str>) -> Result<TransportOptions, String> {
+        let mut options = Options::default();
+        options.set(key, value.as_ref())?;
+        Ok(options.transport)
+    }
+
+    #[test]
+    fn the_least_and_the_largest_value_of_each_key_are_accepted() {
+        let good = |key, value: &str| network(key, value).expect("a good value");
+        assert_eq!(good("sl", "0").sl, Some(0));
+        assert_eq!(good("sl", "15").sl, Some(15));
+        assert_eq!(good("traffic_class", "0").traffic_class, Some(0));
+        assert_eq!(good("traffic_class", "106").traffic_class, Some(106));
+        assert_eq!(good("traffic_class", "0xff").traffic_class, Some(255));
+        for bytes in [256, 512, 1024, 2048, 4096] {
+            let options = network("mtu", bytes.to_string()).expect("an MTU");
+            assert_eq!(options.mtu.map(Mtu::bytes), Some(bytes));
+        }
+        assert_eq!(good("timeout", "0").timeout, Some(0));
+        assert_eq!(good("timeout", "31").timeout, Some(31));
+        assert_eq!(good("retry", "7").retry, Some(7));
+        assert_eq!(good("rnr_retry", "0").rnr_retry, Some(0));
+        assert_eq!(good("rnr_timer", "31").rnr_timer, Some(31));
+        assert_eq!(good("pkey", "0x8001").pkey, Some(0x8001));
+        assert_eq!(good("pkey", "0X7FFF").pkey, Some(0x7fff));
+        assert_eq!(good("pkey", "1").pkey, Some(1));
+    }
+
+    #[test]
+    fn a_wrong_value_is_refused_with_the_key_the_value_and_what_is_expected() {
+        let cases = [
+            ("sl", "16"),
+            ("sl", "-1"),
+            ("sl", "+1"),
+            ("sl", ""),
+            ("sl", "high"),
+            ("traffic_class", "256"),
+            ("traffic_class", "0x"),
+            ("traffic_class", "ef"),
+            ("mtu", "1500"),
+            ("mtu", "0"),
+            ("mtu", "8192"),
+            ("timeout", "32"),
+            ("timeout", "1s"),
+            ("retry", "8"),
+            ("rnr_retry", "8"),
+            ("rnr_timer", "32"),
+            ("pkey", "0"),
+            ("pkey", "0x8000"),
+            ("pkey", "0x10000"),
+            ("pkey", "99999999999"),
+        ];
+        for (key, value) in cases {
+            let cause = network(key, value).expect_err(key);
+            let sentence = format!("invalid value \"{value}\" of the key {key}: expected ");
+            assert!(cause.starts_with(&sentence), "{cause}");
+        }
     }
 }

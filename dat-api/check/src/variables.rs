@@ -32,8 +32,7 @@ pub(crate) fn examine() -> Vec<Variable> {
 }
 
 fn of(name: String, value: String) -> Variable {
-    let known = options::variables();
-    let key = known.iter().find(|(known, _)| *known == name);
+    let key = options::variables().find(|(known, _)| *known == name);
     let (mut problem, mut note) = (None, None);
     match key {
         _ if value.is_empty() => note = Some("empty: counts as not set".to_owned()),
@@ -45,7 +44,7 @@ fn of(name: String, value: String) -> Variable {
         }
         None if OTHERS.contains(&name.as_str()) || name.starts_with("DAT_BENCH_") => {}
         None => {
-            let names = known.iter().map(|(name, _)| *name).chain(OTHERS);
+            let names = options::variables().map(|(name, _)| name).chain(OTHERS);
             note = Some(format!(
                 "not a variable of this library, which has {}",
                 names.collect::<Vec<_>>().join(", ")

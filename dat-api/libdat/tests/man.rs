@@ -6,19 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Environment variables whose names look like names of the headers.
-const VARIABLES: [&str; 10] = [
-    "DAT_CM",
-    "DAT_DBG_DEST",
-    "DAT_DBG_TYPE",
-    "DAT_LISTEN",
-    "DAT_NUMA",
-    "DAT_OVERRIDE",
-    "DAT_PATH",
-    "DAT_SCATTER",
-    "DAT_STRICT",
-    "DAT_WAIT",
-];
+/// Environment variables whose names look like names of the headers, besides those of options.
+const VARIABLES: [&str; 3] = ["DAT_DBG_DEST", "DAT_DBG_TYPE", "DAT_OVERRIDE"];
 
 /// Pages under a second name, because programs call a macro.
 const OTHER_NAMES: [(&str, &str); 1] = [("dat_ia_open", "dat_ia_openv")];
@@ -317,6 +306,7 @@ fn names_that_a_page_mentions_exist() {
     let headers = VERSIONS.each_ref().map(Version::headers).concat();
     let mut known = names(&headers);
     known.extend(VARIABLES);
+    known.extend(dat_api::options::variables().map(|(name, _)| name));
     for (name, _, page) in pages() {
         let unknown: Vec<_> = names(&page).difference(&known).copied().collect();
         assert!(unknown.is_empty(), "{name}: {unknown:?}");

@@ -20,6 +20,13 @@ pub enum PathRequest {
 }
 
 impl PathRequest {
+    /// The requests in their order, with their names.
+    pub const NAMES: [(&str, Self); 3] = [
+        ("auto", Self::Auto),
+        ("direct", Self::Direct),
+        ("verbs", Self::Verbs),
+    ];
+
     /// Returns the path that the variable `DAT_PATH` names: `auto`, `direct` or
     /// `verbs`. `auto` if the variable is not set or empty, or if the process
     /// ignores its environment ([`environment::variable`]).
@@ -34,27 +41,24 @@ impl PathRequest {
     }
 
     fn read(value: &str) -> Result<Self, ControlError> {
-        match value {
-            "" | "auto" => Ok(Self::Auto),
-            "direct" => Ok(Self::Direct),
-            "verbs" => Ok(Self::Verbs),
-            other => Err(ControlError::new(
+        if value.is_empty() {
+            return Ok(Self::Auto);
+        }
+        let named = Self::NAMES.into_iter().find(|(name, _)| *name == value);
+        named.map(|(_, path)| path).ok_or_else(|| {
+            ControlError::new(
                 ControlErrorKind::Invalid,
                 "select the data path of the device",
-                format!("{VARIABLE} is \"{other}\", which is not a data path"),
+                format!("{VARIABLE} is \"{value}\", which is not a data path"),
             )
-            .with_remedy(format!("set {VARIABLE} to auto, direct or verbs"))),
-        }
+            .with_remedy(format!("set {VARIABLE} to auto, direct or verbs"))
+        })
     }
 }
 
 impl fmt::Display for PathRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Auto => "auto",
-            Self::Direct => "direct",
-            Self::Verbs => "verbs",
-        })
+        f.write_str(Self::NAMES[*self as usize].0)
     }
 }
 
