@@ -131,7 +131,8 @@ thread_local! {
 }
 
 impl CallingThread {
-    /// Starts a thread. The thread drops `work` as it ends.
+    /// Starts a thread, which blocks all signals and runs on no isolated CPU. The thread
+    /// drops `work` as it ends.
     ///
     /// # Errors
     /// There is no memory, or the limit of threads is reached.
@@ -145,6 +146,7 @@ impl CallingThread {
         let main = unsafe { core::mem::transmute::<Unwinds, Main>(main) };
         let work: Box<Box<dyn Calls>> = Box::new(Box::new(work));
         let work = Box::into_raw(work);
+        let _blocked = SignalsBlocked::new();
         let mut thread: libc::pthread_t = 0;
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
         // SAFETY: the first call initialises the attributes and the last destroys
@@ -211,6 +213,7 @@ impl Drop for CallingThread {
 extern "C-unwind" fn main(work: *mut c_void) -> *mut c_void {
     let callers = CancellationDisabled::begin();
     adopt(work);
+    leave_pinned_cpus();
     while let Some(work) = prepared() {
         CancellationDisabled::end(callers);
         // SAFETY: the box stays in `WORK` until the thread ends, and only this

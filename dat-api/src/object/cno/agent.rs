@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 use std::panic::catch_unwind;
 use std::sync::Arc;
 
-use dat_engine::thread::{CallingThread, Calls, SignalsBlocked, leave_pinned_cpus};
+use dat_engine::thread::{CallingThread, Calls};
 use dat_engine::wait::{Deadline, Source as _, WaitPolicy};
 
 use super::Cno;
@@ -85,13 +85,10 @@ impl Runner {
             cno: Arc::clone(cno),
             waiter: Arc::clone(&waiter),
             next: None,
-            has_begun: false,
             is_last: false,
             has_failed: false,
         };
-        let blocked = SignalsBlocked::new();
         let thread = CallingThread::start(c"dat-cno", caller);
-        drop(blocked);
         let thread = thread.map_err(|error| {
             DatError::new(
                 ReturnType::InsufficientResources,
@@ -144,7 +141,6 @@ struct Caller {
     waiter: Arc<Waiter>,
     /// The agent that is called next, or now.
     next: Option<(Agent, Option<Handle>)>,
-    has_begun: bool,
     /// The CNO is being freed: the next call is the last.
     is_last: bool,
     /// The thread cannot wait, and no other thread could.
@@ -155,10 +151,6 @@ impl Calls for Caller {
     /// Waits for a trigger and an agent.
     fn prepare(&mut self) -> bool {
         self.next = None;
-        if !self.has_begun {
-            self.has_begun = true;
-            leave_pinned_cpus();
-        }
         while !self.is_last {
             // If the CNO is freed before this thread begins, its agent is still called with `None`.
             self.is_last = self.cno.is_over.load(Ordering::SeqCst);
