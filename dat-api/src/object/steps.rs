@@ -2,6 +2,9 @@
 //!
 //! Decision: `docs/decisions/025-cancellation-between-steps.md`
 
+use dat_engine::ControlError;
+use dat_engine::wait::{NextStep, WaitOutcome};
+
 pub use dat_engine::wait::{Sleep, Slept};
 
 /// A wait whose first poll has found nothing. Dropping it before its end releases what it holds,
@@ -10,9 +13,30 @@ pub trait Steps {
     /// The result of the wait.
     type Answer;
 
+    /// Makes a step of the engine's wait.
+    ///
+    /// # Errors
+    /// The engine's wait has failed.
+    fn step(&mut self, slept: Option<&Slept>) -> Result<NextStep, ControlError>;
+
+    /// Returns the result after the engine's wait has ended; `None` if another one follows.
+    fn over(&mut self, outcome: Result<WaitOutcome, ControlError>) -> Option<Self::Answer>;
+
     /// Continues until the wait is over, or the caller has something to do. `slept` is how the
     /// sleep ended that the previous call requested.
-    fn go_on(&mut self, slept: Option<&Slept>) -> Next<Self::Answer>;
+    fn go_on(&mut self, mut slept: Option<&Slept>) -> Next<Self::Answer> {
+        loop {
+            let outcome = match self.step(slept.take()) {
+                Ok(NextStep::Sleep(sleep)) => return Next::Sleep(sleep),
+                Ok(NextStep::Pause) => return Next::Pause,
+                Ok(NextStep::Over(outcome)) => Ok(outcome),
+                Err(error) => Err(error),
+            };
+            if let Some(answer) = self.over(outcome) {
+                return Next::Over(answer);
+            }
+        }
+    }
 }
 
 /// The result of the first poll of a wait.

@@ -13,7 +13,10 @@ use super::{Blocker, ControlError, Deadline, SignalGuard, Sleep, Slept, SpinBudg
 /// The thread's signals are blocked from the first step to the drop.
 #[derive(Debug)]
 pub struct SteppedWait {
-    wait: protocol::Wait<SignalGuard>,
+    policy: WaitPolicy,
+    deadline: Deadline,
+    /// `None` before the first step.
+    wait: Option<protocol::Wait<SignalGuard>>,
     is_asleep: bool,
 }
 
@@ -29,31 +32,21 @@ pub enum NextStep {
 }
 
 impl SteppedWait {
-    /// Begins a wait whose first poll has missed. The deadline is not
-    /// [`Deadline::NOW`].
-    ///
-    /// # Errors
-    /// The wait is over: the error is its outcome.
+    /// Returns a wait whose first poll has missed. The deadline is not [`Deadline::NOW`].
     #[inline]
-    pub fn begin(
-        source: &mut impl Source,
-        blocker: &Blocker,
-        budget: &mut SpinBudget,
-        policy: WaitPolicy,
-        deadline: &mut Deadline,
-        counters: &mut WaitCounters,
-    ) -> Result<Self, WaitOutcome> {
-        match protocol::Wait::begin(source, blocker, budget, policy, deadline, counters) {
-            Begun::Over(outcome) => Err(outcome),
-            Begun::Waits(wait) => Ok(Self {
-                wait,
-                is_asleep: false,
-            }),
+    #[must_use]
+    pub fn new(policy: WaitPolicy, deadline: Deadline) -> Self {
+        Self {
+            policy,
+            deadline,
+            wait: None,
+            is_asleep: false,
         }
     }
 
     /// Continues until the wait is over or the caller has to do something. `slept`
-    /// is the result of the sleep that the previous step requested.
+    /// is the result of the sleep that the previous step requested. A step after the end
+    /// begins another wait, with the same deadline.
     ///
     /// # Errors
     /// The source's channel or the system failed. The wait is over.
@@ -73,11 +66,24 @@ impl SteppedWait {
             }
             None => None,
         };
-        match self.wait.go_on(source, blocker, budget, counters, woken)? {
-            Step::Over(outcome) => Ok(NextStep::Over(outcome)),
+        let wait = match &mut self.wait {
+            Some(wait) => wait,
+            none => {
+                let (policy, deadline) = (self.policy, &mut self.deadline);
+                match protocol::Wait::begin(source, blocker, budget, policy, deadline, counters) {
+                    Begun::Over(outcome) => return Ok(NextStep::Over(outcome)),
+                    Begun::Waits(wait) => none.insert(wait),
+                }
+            }
+        };
+        match wait.go_on(source, blocker, budget, counters, woken)? {
+            Step::Over(outcome) => {
+                self.wait = None;
+                Ok(NextStep::Over(outcome))
+            }
             Step::Pause => Ok(NextStep::Pause),
             Step::Sleep(timeout) => {
-                let sleep = blocker.prepare(source.channel(), timeout, self.wait.guard());
+                let sleep = blocker.prepare(source.channel(), timeout, wait.guard());
                 self.is_asleep = true;
                 Ok(NextStep::Sleep(sleep))
             }

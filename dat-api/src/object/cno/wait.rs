@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::handle::{self, Handle};
 use crate::object::counters::WaitCounts;
 use crate::object::evd::{PollMode, Timeout, poll_for_cno};
-use crate::object::steps::{Begun, Next, Slept, Steps};
+use crate::object::steps::{Begun, Slept, Steps};
 use crate::object::usage::Use;
 use crate::refusal::CnoRefusal;
 
@@ -100,9 +100,8 @@ pub fn begin(cno: Handle, timeout: Timeout) -> Begun<Waiting> {
     };
     match polls.poller.cno.add_waiter() {
         Ok(waiter) => Begun::Waits(Waiting {
-            under_way: None,
+            wait: SteppedWait::new(polls.poller.cno.ia.rules().wait, deadline),
             counters: WaitCounters::default(),
-            deadline,
             waiter: Some(waiter),
             polls,
         }),
@@ -115,43 +114,19 @@ pub fn begin(cno: Handle, timeout: Timeout) -> Begun<Waiting> {
 
 /// A wait in progress.
 pub struct Waiting {
-    /// Dropped before the waiter, which is released last.
-    under_way: Option<SteppedWait>,
+    wait: SteppedWait,
     counters: WaitCounters,
-    deadline: Deadline,
     /// `None` once the wait is over.
     waiter: Option<Arc<Waiter>>,
     polls: WaitPolls<Use<Cno>>,
 }
 
 impl Waiting {
-    fn step(&mut self, slept: Option<&Slept>) -> Result<NextStep, ControlError> {
-        let Some(waiter) = &self.waiter else {
-            return Ok(NextStep::Over(WaitOutcome::TimedOut));
-        };
-        let (polls, blocker, counters) = (&mut self.polls, &waiter.blocker, &mut self.counters);
-        let policy = polls.poller.cno.ia.rules().wait;
-        let mut budget = waiter.budget.lock();
-        let wait = match &mut self.under_way {
-            Some(wait) => wait,
-            none => {
-                let deadline = &mut self.deadline;
-                match SteppedWait::begin(polls, blocker, &mut budget, policy, deadline, counters) {
-                    Ok(wait) => none.insert(wait),
-                    Err(outcome) => return Ok(NextStep::Over(outcome)),
-                }
-            }
-        };
-        wait.go_on(polls, blocker, &mut budget, counters, slept)
-    }
-
     fn end(&mut self) {
         let Some(waiter) = self.waiter.take() else {
             return;
         };
-        if let Some(mut wait) = self.under_way.take() {
-            wait.abandon(&waiter.blocker);
-        }
+        self.wait.abandon(&waiter.blocker);
         let cno = &self.polls.poller.cno;
         cno.counts.add(&self.counters);
         cno.leave(waiter);
@@ -161,15 +136,18 @@ impl Waiting {
 impl Steps for Waiting {
     type Answer = Result<Option<Handle>, CnoRefusal>;
 
-    fn go_on(&mut self, slept: Option<&Slept>) -> Next<Self::Answer> {
-        let outcome = match self.step(slept) {
-            Ok(NextStep::Sleep(sleep)) => return Next::Sleep(sleep),
-            Ok(NextStep::Pause) => return Next::Pause,
-            Ok(NextStep::Over(outcome)) => Ok(outcome),
-            Err(error) => Err(error),
+    fn step(&mut self, slept: Option<&Slept>) -> Result<NextStep, ControlError> {
+        let Some(waiter) = &self.waiter else {
+            return Ok(NextStep::Over(WaitOutcome::TimedOut));
         };
+        let (polls, budget) = (&mut self.polls, &mut waiter.budget.lock());
+        self.wait
+            .go_on(polls, &waiter.blocker, budget, &mut self.counters, slept)
+    }
+
+    fn over(&mut self, outcome: Result<WaitOutcome, ControlError>) -> Option<Self::Answer> {
         self.end();
-        Next::Over(match outcome {
+        Some(match outcome {
             Ok(WaitOutcome::Ready) => self.polls.wait_end(),
             Ok(WaitOutcome::TimedOut) => Err(self.polls.poller.cno.empty()),
             Ok(WaitOutcome::Interrupted) => Err(CnoRefusal::Interrupted),

@@ -16,7 +16,7 @@ use super::state::{Consumer, Evd, open};
 use super::streams::Attribute;
 use crate::error::Result;
 use crate::handle::Owned;
-use crate::object::steps::{Begun, Next, Slept, Steps};
+use crate::object::steps::{Begun, Slept, Steps};
 use crate::refusal::EvdRefusal;
 use crate::types::Event;
 
@@ -166,8 +166,8 @@ pub fn begin<O: BorrowMut<Owned<Evd>>>(
         Ok(waited) => Begun::Over(waited),
         Err(Missed { state, deadline }) => Begun::Waits(Waiting {
             state,
-            deadline,
-            in_progress: None,
+            wait: SteppedWait::new(evd.policy, deadline),
+            meters: None,
             owned,
         }),
     }
@@ -221,57 +221,14 @@ struct Missed {
 /// all its events.
 pub struct Waiting<O: BorrowMut<Owned<Evd>>> {
     state: State,
-    deadline: Deadline,
     /// Dropped before the EVD, which is released last.
-    in_progress: Option<InProgress>,
+    wait: SteppedWait,
+    /// The consumer's, while the engine's wait is in progress.
+    meters: Option<(SpinBudget, WaitCounters)>,
     owned: O,
 }
 
-/// A wait of the engine in progress.
-struct InProgress {
-    /// `None` before the first step.
-    wait: Option<SteppedWait>,
-    budget: SpinBudget,
-    counters: WaitCounters,
-}
-
 impl<O: BorrowMut<Owned<Evd>>> Waiting<O> {
-    /// One step of the engine's wait; the first one begins it.
-    fn step(&mut self, slept: Option<&Slept>) -> Result<NextStep, ControlError> {
-        let (evd, consumer) = open(self.owned.borrow_mut());
-        consumer.awaited = self.state.threshold as usize;
-        let in_progress = self.in_progress.get_or_insert_with(|| {
-            // This wait takes the events of the device.
-            consumer.is_covered = false;
-            evd.state.set_waited(true);
-            InProgress {
-                wait: None,
-                budget: consumer.budget,
-                counters: consumer.counters,
-            }
-        });
-        let InProgress {
-            wait,
-            budget,
-            counters,
-        } = in_progress;
-        let blocker = &evd.blocker;
-        let mut view = self.state.view(evd, consumer);
-        let wait = match wait {
-            Some(wait) => wait,
-            none => {
-                let deadline = &mut self.deadline;
-                let begun =
-                    SteppedWait::begin(&mut view, blocker, budget, evd.policy, deadline, counters);
-                match begun {
-                    Ok(wait) => none.insert(wait),
-                    Err(outcome) => return Ok(NextStep::Over(outcome)),
-                }
-            }
-        };
-        wait.go_on(&mut view, blocker, budget, counters, slept)
-    }
-
     /// Ends the engine's wait. Whatever its result, the last step polled for events.
     fn end(&mut self, error: Option<&ControlError>) {
         let (evd, consumer) = open(self.owned.borrow_mut());
@@ -279,17 +236,35 @@ impl<O: BorrowMut<Owned<Evd>>> Waiting<O> {
         evd.state.set_waited(false);
         // Remaining and later events trigger the CNO from here on.
         evd.rearm_for_cno();
-        if let Some(in_progress) = self.in_progress.take() {
-            (consumer.budget, consumer.counters) = (in_progress.budget, in_progress.counters);
-            evd.counts.publish(&in_progress.counters);
+        if let Some(meters) = self.meters.take() {
+            (consumer.budget, consumer.counters) = meters;
+            evd.counts.publish(&consumer.counters);
         }
         if let Some(error) = error {
             tracing::error!(evd = ?evd.handle, "waiting failed: {error}");
         }
     }
+}
 
-    /// Returns the result of the wait; `None` if it must continue.
-    fn finish(&mut self, outcome: Result<WaitOutcome, ControlError>) -> Option<Waited> {
+impl<O: BorrowMut<Owned<Evd>>> Steps for Waiting<O> {
+    type Answer = Waited;
+
+    fn step(&mut self, slept: Option<&Slept>) -> Result<NextStep, ControlError> {
+        let (evd, consumer) = open(self.owned.borrow_mut());
+        consumer.awaited = self.state.threshold as usize;
+        let (budget, counters) = self.meters.get_or_insert_with(|| {
+            // This wait takes the events of the device.
+            consumer.is_covered = false;
+            evd.state.set_waited(true);
+            (consumer.budget, consumer.counters)
+        });
+        let mut view = self.state.view(evd, consumer);
+        self.wait
+            .go_on(&mut view, &evd.blocker, budget, counters, slept)
+    }
+
+    fn over(&mut self, outcome: Result<WaitOutcome, ControlError>) -> Option<Waited> {
+        self.end(outcome.as_ref().err());
         let (evd, consumer) = open(self.owned.borrow_mut());
         let state = &mut self.state;
         let outcome = match (outcome, state.failure.take()) {
@@ -303,35 +278,13 @@ impl<O: BorrowMut<Owned<Evd>>> Waiting<O> {
     }
 }
 
-impl<O: BorrowMut<Owned<Evd>>> Steps for Waiting<O> {
-    type Answer = Waited;
-
-    fn go_on(&mut self, slept: Option<&Slept>) -> Next<Waited> {
-        let mut slept = slept;
-        loop {
-            let outcome = match self.step(slept.take()) {
-                Ok(NextStep::Sleep(sleep)) => return Next::Sleep(sleep),
-                Ok(NextStep::Pause) => return Next::Pause,
-                Ok(NextStep::Over(outcome)) => Ok(outcome),
-                Err(error) => Err(error),
-            };
-            self.end(outcome.as_ref().err());
-            if let Some(waited) = self.finish(outcome) {
-                return Next::Over(waited);
-            }
-        }
-    }
-}
-
 impl<O: BorrowMut<Owned<Evd>>> Drop for Waiting<O> {
     fn drop(&mut self) {
-        let Some(in_progress) = &mut self.in_progress else {
-            return;
-        };
-        if let Some(wait) = &mut in_progress.wait {
-            wait.abandon(&open(self.owned.borrow_mut()).0.blocker);
+        if self.meters.is_some() {
+            let blocker = &open(self.owned.borrow_mut()).0.blocker;
+            self.wait.abandon(blocker);
+            self.end(None);
         }
-        self.end(None);
     }
 }
 
