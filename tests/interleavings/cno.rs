@@ -5,23 +5,23 @@
 //! perf-scripts/test loom
 //! ```
 //!
-//! The protocol (`object/cno/protocol`), the pending triggers, the steps of a wait and the sleep
-//! word are the library's own sources, compiled with loom's atomics. This file models what
-//! surrounds them: EVDs, each owned by one poll at a time; a device that raises an event only for
-//! completions that come after arming; the one channel set that all waiters sleep on; and the
-//! waiters. If a wake-up is lost, a waiter sleeps for ever, which loom reports as a deadlock. Only
-//! the waiters take events here; `tests/dat/cno` tests that a trigger is dropped with its events.
-//! Waits are strict, and take all events of the EVD, unless a model says otherwise.
+//! The protocol with its polls (`object/cno/protocol`), the pending triggers, the steps of a wait
+//! and the sleep word are the library's own sources, compiled with loom's atomics and locks; the
+//! items that they take from the module above them are defined here. This file models what surrounds
+//! them: EVDs, each owned by one poll at a time; a device that raises an event only for completions
+//! that come after arming; the one channel set that all waiters sleep on; and the waiters. If a
+//! wake-up is lost, a waiter sleeps for ever, which loom reports as a deadlock. Only the waiters take
+//! events here; `tests/dat/cno` tests that a trigger is dropped with its events. Waits take all
+//! events of the EVD if the CNO is strict, and one event if it is not.
 
 #![cfg(loom)]
 
 use core::time::Duration;
-use std::ops::DerefMut;
 use std::sync::Arc;
 
 use dat_engine::ControlError;
 use dat_engine::wait::{ChannelFds, Deadline, SpinBudget, WaitPolicy};
-use loom::sync::atomic::AtomicUsize;
+use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::{Condvar, Mutex};
 
 #[allow(dead_code, unreachable_pub, reason = "compiled in place")]
@@ -40,21 +40,21 @@ mod word;
 mod models;
 
 mod sync {
-    pub(super) use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+    pub(super) use loom::sync::atomic::{AtomicU32, Ordering, fence};
 }
 
-use cno::{CnoState, EvdPoller, Finder, HasAgent, Held, Table, WaitEnd, Wake};
+use cno::{AGENT, Poller, Table, WAITERS};
 use protocol::{BlockResult, Platform, Source, WaitCounters, WaitOutcome};
 use word::SleepWord;
 
 const EVDS: usize = 2;
-const WAITERS: usize = 2;
+const THREADS: usize = 2;
 
 /// What the waiters sleep on.
 #[derive(Default)]
 struct Descriptors {
     /// The wake-ups of each waiter.
-    alarms: [u32; WAITERS],
+    alarms: [u32; THREADS],
     /// Whether the channel of each EVD has an event whose name no waiter has taken. All
     /// waiters see it.
     channels: [bool; EVDS],
@@ -73,8 +73,8 @@ impl Wires {
     }
 }
 
-/// A waiter: a `Blocker` whose descriptor is in `alarms`.
-struct Waiter {
+/// What a waiter sleeps on: the engine's `Blocker`, whose descriptor is in `alarms`.
+struct Blocker {
     number: usize,
     word: SleepWord,
     wires: Arc<Wires>,
@@ -82,13 +82,11 @@ struct Waiter {
     is_disturbed: bool,
 }
 
-impl Waiter {
+impl Blocker {
     fn clear_alarm(&self) {
         self.wires.descriptors.lock().unwrap().alarms[self.number] = 0;
     }
-}
 
-impl Wake for Waiter {
     fn wake(&self) {
         if self.word.take() {
             self.wires.change(|all| all.alarms[self.number] += 1);
@@ -96,7 +94,7 @@ impl Wake for Waiter {
     }
 }
 
-impl Platform for Waiter {
+impl Platform for Blocker {
     type Guard = ();
 
     fn now(&self) -> u64 {
@@ -171,19 +169,23 @@ struct Evd {
 }
 
 impl Evd {
-    /// As `evd::cno_binding::poll_for_cno`.
-    fn look(&self, mode: PollMode) -> Option<(bool, u32)> {
+    /// As `evd::owner::poll_for_cno`.
+    fn poll(&self, mode: PollMode) -> Option<PollResult> {
         let mut known = match mode {
             PollMode::IfFree => self.owned.try_lock().ok()?,
             _ => self.owned.lock().unwrap(),
         };
-        match mode {
-            PollMode::IfFree | PollMode::Wait | PollMode::TakeEvents => {}
-            PollMode::Arm => self.arrived.lock().unwrap().is_armed = true,
+        if mode == PollMode::Arm {
+            self.arrived.lock().unwrap().is_armed = true;
         }
         self.gather(&mut known);
         let (news, events) = (core::mem::take(&mut known.has_news), known.events);
-        Some((news && events > 0, events))
+        Some(PollResult {
+            fresh: news && events > 0,
+            holds: events > 0,
+            notifying: events as usize,
+            ..PollResult::default()
+        })
     }
 
     fn gather(&self, known: &mut Known) {
@@ -201,19 +203,49 @@ enum PollMode {
     TakeEvents,
 }
 
-/// No agent is modelled.
-struct NoAgent;
+#[derive(Default)]
+struct PollResult {
+    fresh: bool,
+    holds: bool,
+    notifying: usize,
+    needs_device_events: bool,
+    failed: bool,
+}
 
-impl HasAgent<Waiter> for NoAgent {
-    fn agent_waiter(&self) -> Option<Arc<Waiter>> {
-        None
+/// The index of an EVD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Handle(usize);
+
+impl Handle {
+    fn from_bits(bits: usize) -> Option<Self> {
+        Some(Self(bits))
+    }
+}
+
+/// No agent is modelled, nor that waiters are reused.
+type Agent = ();
+type Runner = ();
+type Waiter = ();
+
+#[derive(Clone, Copy, Debug)]
+enum CnoRefusal {
+    DeviceFailed,
+}
+
+/// A lock without poisoning.
+struct Lock<T>(Mutex<T>);
+
+impl<T> Lock<T> {
+    fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
+        self.0.lock().unwrap()
     }
 }
 
 /// A CNO and its surroundings.
-struct SimulatedCno {
-    inside: Mutex<Table<usize, Waiter, NoAgent>>,
-    triggered: AtomicUsize,
+struct Cno {
+    table: Lock<Table>,
+    changes: AtomicU32,
+    is_strict: bool,
     evds: [Evd; EVDS],
     wires: Arc<Wires>,
     /// How many waiters have got a trigger, and have taken the events.
@@ -221,28 +253,36 @@ struct SimulatedCno {
     service: Condvar,
 }
 
-impl CnoState for SimulatedCno {
-    type Evd = usize;
-    type Waiter = Waiter;
-    type Rest = NoAgent;
-
-    fn lock(&self) -> impl DerefMut<Target = Table<usize, Waiter, NoAgent>> {
-        self.inside.lock().unwrap()
+/// What the protocol calls.
+impl Cno {
+    fn returns_leftovers(&self) -> bool {
+        !self.is_strict
     }
 
-    fn triggered(&self) -> &AtomicUsize {
-        &self.triggered
+    fn poll_evd(&self, evd: Handle, mode: PollMode) -> Option<PollResult> {
+        self.evds[evd.0].poll(mode)
+    }
+
+    fn readable(&self) -> Vec<Handle> {
+        let mut all = self.wires.descriptors.lock().unwrap();
+        let names = core::mem::take(&mut all.channels);
+        let evds = (0..EVDS).filter(|&evd| names[evd]);
+        evds.map(Handle).collect()
+    }
+
+    fn channel(&self) -> Option<ChannelFds<'_>> {
+        None
     }
 }
 
-impl SimulatedCno {
-    fn new() -> Arc<Self> {
+impl Cno {
+    fn new(is_strict: bool) -> Arc<Self> {
+        let mut table = Table::default();
+        table.evds.extend((0..EVDS).map(Handle));
         Arc::new(Self {
-            inside: Mutex::new(Table {
-                evds: (0..EVDS).collect(),
-                ..Table::new(NoAgent)
-            }),
-            triggered: AtomicUsize::new(0),
+            table: Lock(Mutex::new(table)),
+            changes: AtomicU32::new(0),
+            is_strict,
             evds: Default::default(),
             wires: Arc::default(),
             served: Mutex::new(0),
@@ -264,53 +304,54 @@ impl SimulatedCno {
     /// A thread posts an event.
     fn post(&self, evd: usize) {
         self.evds[evd].arrived.lock().unwrap().events += 1;
-        cno::record_trigger(self, evd, Finder::NotPolled);
+        self.record_posted(evd);
+    }
+
+    /// Records the trigger of a posted event.
+    fn record_posted(&self, evd: usize) {
+        self.update(|table| table.record(Handle(evd), None, &[WAITERS, AGENT]));
     }
 
     /// Waits as `cno::wait` does. Returns the EVD.
     fn triggered_evd(
-        &self,
+        self: &Arc<Self>,
         number: usize,
         is_disturbed: bool,
-        takes_leftovers: bool,
     ) -> Result<&Evd, WaitOutcome> {
-        let mut waiting = Waiting {
-            simulated: self,
-            takes_leftovers,
-            is_shared: takes_leftovers,
-            wait_end: None,
-        };
-        waiting.wait_end = cno::poll_first(&mut waiting, takes_leftovers);
-        waiting.takes_leftovers = false;
-        if waiting.wait_end.is_none() {
-            let waiter = Arc::new(Waiter {
+        let mut poller = Poller::new(self, WAITERS, None);
+        let mut end = poller.poll_first();
+        if end.is_none() {
+            let blocker = Arc::new(Blocker {
                 number,
                 word: SleepWord::new(),
                 wires: Arc::clone(&self.wires),
                 is_disturbed,
             });
-            self.lock().waiters.push(Arc::clone(&waiter));
+            poller.blocker = Some(Arc::clone(&blocker));
+            let added = Arc::clone(&blocker);
+            self.update(|table| table.queues[WAITERS].waiters.push(added));
             let outcome = protocol::run_on(
-                &mut waiting,
-                &*waiter,
+                &mut poller,
+                &*blocker,
                 &mut SpinBudget::new(),
                 WaitPolicy::Block,
                 &mut { Deadline::NEVER },
                 &mut WaitCounters::default(),
             );
-            cno::remove_waiter(self, &waiter);
+            self.update(|table| table.remove_waiter(&blocker));
             if outcome.expect("no failure") == WaitOutcome::Interrupted {
                 return Err(WaitOutcome::Interrupted);
             }
+            end = poller.end;
         }
-        match waiting.wait_end {
-            Some(WaitEnd::Triggered(evd)) => Ok(&self.evds[evd]),
+        match end {
+            Some(Ok(Some(evd))) => Ok(&self.evds[evd.0]),
             other => panic!("the wait ended with {other:?}"),
         }
     }
 
     /// Waits, and takes one event of the EVD.
-    fn wait_for_one(&self) {
+    fn wait_for_one(self: &Arc<Self>) {
         let evd = self.evd_for_one(0);
         let mut known = evd.owned.lock().unwrap();
         evd.gather(&mut known);
@@ -318,14 +359,14 @@ impl SimulatedCno {
     }
 
     /// Waits as programs do that take one event. Returns the EVD.
-    fn evd_for_one(&self, number: usize) -> &Evd {
-        let waited = self.triggered_evd(number, false, true);
+    fn evd_for_one(self: &Arc<Self>, number: usize) -> &Evd {
+        let waited = self.triggered_evd(number, false);
         waited.unwrap_or_else(|outcome| panic!("{outcome:?}"))
     }
 
     /// Waits, and takes all events of the EVD.
-    fn wait(&self, number: usize, is_disturbed: bool) -> WaitOutcome {
-        let evd = match self.triggered_evd(number, is_disturbed, false) {
+    fn wait(self: &Arc<Self>, number: usize, is_disturbed: bool) -> WaitOutcome {
+        let evd = match self.triggered_evd(number, is_disturbed) {
             Ok(evd) => evd,
             Err(outcome) => return outcome,
         };
@@ -345,96 +386,5 @@ impl SimulatedCno {
         while *served < count {
             served = self.service.wait(served).unwrap();
         }
-    }
-}
-
-struct Waiting<'a> {
-    simulated: &'a SimulatedCno,
-    takes_leftovers: bool,
-    /// Several events of an EVD are for as many waiters.
-    is_shared: bool,
-    wait_end: Option<WaitEnd<usize>>,
-}
-
-impl Waiting<'_> {
-    fn look(&self, evd: usize, mode: PollMode) -> Held {
-        let simulated = self.simulated;
-        let seen = simulated.evds[evd].look(mode);
-        let (is_fresh, events) = seen.unwrap_or_default();
-        if is_fresh {
-            cno::record_trigger(simulated, evd, Finder::Waiter);
-        } else if self.takes_leftovers && events > 0 {
-            cno::record_leftover(simulated, evd);
-        }
-        Held {
-            any: events > 0,
-            waiters: match self.is_shared {
-                true => events as usize,
-                false => 1,
-            },
-        }
-    }
-}
-
-impl EvdPoller for Waiting<'_> {
-    type Cno = SimulatedCno;
-
-    fn cno(&self) -> &SimulatedCno {
-        self.simulated
-    }
-
-    fn finder(&self) -> Finder {
-        Finder::Waiter
-    }
-
-    fn is_released(&self) -> bool {
-        false
-    }
-
-    fn has_failed(&self) -> bool {
-        false
-    }
-
-    fn holds(&self, evd: usize) -> Held {
-        self.look(evd, PollMode::Wait)
-    }
-
-    fn poll_all(&mut self) {
-        let mode = match self.takes_leftovers {
-            true => PollMode::Wait,
-            false => PollMode::IfFree,
-        };
-        for evd in 0..EVDS {
-            self.look(evd, mode);
-        }
-    }
-}
-
-impl Source for Waiting<'_> {
-    fn ready(&mut self) -> bool {
-        self.wait_end = cno::poll_once(self);
-        self.wait_end.is_some()
-    }
-
-    fn arm(&mut self) {
-        for evd in 0..EVDS {
-            self.look(evd, PollMode::Arm);
-        }
-    }
-
-    fn take_events(&mut self) -> Result<u32, ControlError> {
-        let mut all = self.simulated.wires.descriptors.lock().unwrap();
-        let names = core::mem::take(&mut all.channels);
-        drop(all);
-        let mut count = 0;
-        for evd in (0..EVDS).filter(|&evd| names[evd]) {
-            count += 1;
-            self.look(evd, PollMode::TakeEvents);
-        }
-        Ok(count)
-    }
-
-    fn channel(&self) -> Option<ChannelFds<'_>> {
-        None
     }
 }

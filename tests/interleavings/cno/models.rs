@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use super::cno::{self, Finder};
 use super::protocol::WaitOutcome;
-use super::{EVDS, SimulatedCno};
+use super::{Cno, EVDS};
 
 /// Checks all interleavings in which a thread is preempted at most `preemptions` times, beside
 /// where it has to wait. Two preemptions show nearly all mistakes.
@@ -18,20 +17,20 @@ fn model(preemptions: usize, check: impl Fn() + Sync + Send + 'static) {
 }
 
 fn in_thread<T: 'static>(
-    simulated: &Arc<SimulatedCno>,
-    act: impl FnOnce(&SimulatedCno) -> T + 'static,
+    simulated: &Arc<Cno>,
+    act: impl FnOnce(&Arc<Cno>) -> T + 'static,
 ) -> thread::JoinHandle<T> {
     let simulated = Arc::clone(simulated);
     thread::spawn(move || act(&simulated))
 }
 
 /// Adds an event to an EVD.
-type Brings = fn(&SimulatedCno, usize);
-const COMPLETE: Brings = SimulatedCno::complete;
-const POST: Brings = SimulatedCno::post;
+type Brings = fn(&Cno, usize);
+const COMPLETE: Brings = Cno::complete;
+const POST: Brings = Cno::post;
 
 /// Starts one of two waiters.
-fn waiter(simulated: &Arc<SimulatedCno>, number: usize) -> thread::JoinHandle<WaitOutcome> {
+fn waiter(simulated: &Arc<Cno>, number: usize) -> thread::JoinHandle<WaitOutcome> {
     in_thread(simulated, move |simulated| simulated.wait(number, false))
 }
 
@@ -39,7 +38,7 @@ fn waiter(simulated: &Arc<SimulatedCno>, number: usize) -> thread::JoinHandle<Wa
 fn one_waiter_misses_no_event() {
     for brings in [COMPLETE, POST] {
         model(3, move || {
-            let simulated = SimulatedCno::new();
+            let simulated = Cno::new(true);
             let other = in_thread(&simulated, move |simulated| brings(simulated, 0));
             assert_eq!(simulated.wait(0, false), WaitOutcome::Ready);
             other.join().unwrap();
@@ -57,7 +56,7 @@ fn two_waiters_get_two_triggers_of_one_evd() {
         [POST, POST],
     ] {
         model(2, move || {
-            let simulated = SimulatedCno::new();
+            let simulated = Cno::new(true);
             let waiters = [0, 1].map(|number| waiter(&simulated, number));
             first(&simulated, 0);
             simulated.until_served(1);
@@ -74,7 +73,7 @@ fn two_waiters_get_two_triggers_of_one_evd() {
 fn two_waiters_get_the_triggers_of_two_evds() {
     for [first, second] in [[COMPLETE, COMPLETE], [COMPLETE, POST], [POST, POST]] {
         model(2, move || {
-            let simulated = SimulatedCno::new();
+            let simulated = Cno::new(true);
             let waiters = [0, 1].map(|number| waiter(&simulated, number));
             first(&simulated, 0);
             second(&simulated, 1);
@@ -91,7 +90,7 @@ fn two_waiters_get_the_triggers_of_two_evds() {
 fn an_interrupted_waiter_takes_no_trigger() {
     for brings in [COMPLETE, POST] {
         model(2, move || {
-            let simulated = SimulatedCno::new();
+            let simulated = Cno::new(true);
             let stays = waiter(&simulated, 0);
             let leaves = in_thread(&simulated, |simulated| simulated.wait(1, true));
             brings(&simulated, 0);
@@ -109,13 +108,13 @@ fn an_interrupted_waiter_takes_no_trigger() {
 #[test]
 fn a_wait_that_begins_leaves_a_trigger_to_a_sleeping_waiter() {
     model(3, || {
-        let simulated = SimulatedCno::new();
+        let simulated = Cno::new(true);
         let waiters = [0, 1].map(|number| waiter(&simulated, number));
         for evd in &simulated.evds {
             evd.arrived.lock().unwrap().events += 1;
         }
         for evd in 0..EVDS {
-            cno::record_trigger(&*simulated, evd, Finder::NotPolled);
+            simulated.record_posted(evd);
         }
         for waiter in waiters {
             assert_eq!(waiter.join().unwrap(), WaitOutcome::Ready);
@@ -132,7 +131,7 @@ fn events_that_a_thread_leaves_end_its_next_wait() {
         [POST, POST, POST],
     ] {
         model(2, move || {
-            let simulated = SimulatedCno::new();
+            let simulated = Cno::new(false);
             let other = in_thread(&simulated, move |simulated| {
                 first(simulated, 0);
                 second(simulated, 0);
@@ -152,7 +151,7 @@ fn events_that_a_thread_leaves_end_its_next_wait() {
 fn two_events_of_one_evd_are_for_two_waiters() {
     for [first, second] in [[COMPLETE, COMPLETE], [COMPLETE, POST], [POST, POST]] {
         model(2, move || {
-            let simulated = SimulatedCno::new();
+            let simulated = Cno::new(false);
             let waiters = [0, 1].map(|number| {
                 in_thread(&simulated, move |simulated| {
                     simulated.evd_for_one(number);

@@ -6,16 +6,14 @@
 
 use core::fmt;
 use core::panic::AssertUnwindSafe;
-use core::sync::atomic::Ordering;
 use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use dat_engine::thread::{CallingThread, Calls};
-use dat_engine::wait::{Deadline, Source as _, WaitPolicy};
+use dat_engine::wait::{Blocker, Deadline, SpinBudget, WaitCounters, WaitPolicy, wait};
 
-use super::Cno;
-use super::protocol::{Finder, HasAgent as _, WaitEnd, Wake as _};
-use super::wait::{WaitPolls, Waiter};
+use super::protocol::{AGENT, Poller, Table};
+use super::{Cno, new_waiter};
 use crate::error::{DatError, Result};
 use crate::handle::Handle;
 use crate::status::{ReturnType, Subtype};
@@ -71,43 +69,9 @@ impl fmt::Debug for Agent {
     }
 }
 
-/// The thread that calls agents. It sleeps in any wait policy, and polls EVDs only while there is
-/// an agent to call.
-pub(super) struct Runner {
-    waiter: Arc<Waiter>,
-    thread: CallingThread,
-}
-
-impl Runner {
-    fn start(cno: &Arc<Cno>) -> Result<Self> {
-        let waiter = Waiter::new()?;
-        let caller = Caller {
-            cno: Arc::clone(cno),
-            waiter: Arc::clone(&waiter),
-            next: None,
-            is_last: false,
-            has_failed: false,
-        };
-        let thread = CallingThread::start(c"dat-cno", caller);
-        let thread = thread.map_err(|error| {
-            DatError::new(
-                ReturnType::InsufficientResources,
-                Subtype::NoSubtype,
-                format!("the thread that calls the agent of a CNO cannot be started: {error}"),
-            )
-        })?;
-        Ok(Self { waiter, thread })
-    }
-
-    pub(super) fn waiter(&self) -> &Arc<Waiter> {
-        &self.waiter
-    }
-
-    /// Waits for the end of the thread, unless it is the calling thread.
-    pub(super) fn join(self) {
-        self.thread.join();
-    }
-}
+/// The thread that calls agents, and what it sleeps on. It sleeps in any wait policy, and polls EVDs
+/// only while there is an agent to call.
+pub(super) type Runner = (Arc<Blocker>, CallingThread);
 
 impl Cno {
     /// Sets the agent, or none. The next trigger calls it, once; events that have triggered before,
@@ -116,75 +80,109 @@ impl Cno {
     /// # Errors
     /// `INSUFFICIENT_RESOURCES`: the thread to call it on cannot be started.
     pub fn set_agent(self: &Arc<Self>, agent: Option<Agent>) -> Result<()> {
-        let mut state = self.state.lock();
-        let rest = &mut state.rest;
-        if agent.is_some() && rest.runner.is_none() && !self.is_over.load(Ordering::SeqCst) {
-            rest.runner = Some(Runner::start(self)?);
-        }
-        let before = core::mem::replace(&mut rest.agent, agent);
-        rest.agent_is_released = false;
-        let caller = rest.agent_waiter();
-        // If the agent's thread has armed the EVDs, and has no agent to call any more, another
-        // waiter has to arm them.
-        let poller = state.poller();
-        drop(state);
-        let all = caller.iter().chain(&poller);
-        all.for_each(|waiter| waiter.wake());
+        let before = self.update(|table| {
+            // A CNO that is being freed calls no further agent.
+            let agent = agent.filter(|_| !table.is_over);
+            if agent.is_some() && table.runner.is_none() {
+                table.runner = Some(self.start_runner(new_waiter()?.0)?);
+            }
+            table.release(&[AGENT]);
+            let blocker = table
+                .runner
+                .as_ref()
+                .map(|(blocker, _)| Arc::clone(blocker));
+            table.queues[AGENT]
+                .waiters
+                .extend(blocker.filter(|_| agent.is_some()));
+            // If the agent's thread has armed the EVDs, and has no agent to call any more, another
+            // waiter has to arm them.
+            table.wake_poller();
+            Ok::<_, DatError>(core::mem::replace(&mut table.agent, agent))
+        })?;
+        self.agent_set.notify_all();
         drop(before);
         Ok(())
+    }
+
+    fn start_runner(self: &Arc<Self>, blocker: Arc<Blocker>) -> Result<Runner> {
+        let caller = Caller {
+            cno: Arc::clone(self),
+            blocker: Arc::clone(&blocker),
+            next: None,
+        };
+        let thread = CallingThread::start(c"dat-cno", caller).map_err(|error| {
+            DatError::new(
+                ReturnType::InsufficientResources,
+                Subtype::NoSubtype,
+                format!("the thread that calls the agent of a CNO cannot be started: {error}"),
+            )
+        })?;
+        Ok((blocker, thread))
+    }
+}
+
+impl Table {
+    /// Takes the agent after a wait of its thread, which has found `evd` or was released.
+    fn take_agent(&mut self, evd: Option<Handle>) -> Option<(Agent, Option<Handle>)> {
+        // This thread stops polling, so another waiter has to.
+        self.wake_poller();
+        let queue = &mut self.queues[AGENT];
+        // An agent that is released is not in the queue; one that was set since then is.
+        let is_over = evd.is_some() || queue.waiters.is_empty();
+        let agent = self.agent.take_if(|_| is_over);
+        if agent.is_some() {
+            queue.waiters.clear();
+        } else if let Some(evd) = evd {
+            // The agent was removed meanwhile: the trigger stays for the next one.
+            queue.push(evd, true);
+        }
+        Some((agent?, evd))
     }
 }
 
 /// The state of the thread.
 struct Caller {
     cno: Arc<Cno>,
-    waiter: Arc<Waiter>,
+    blocker: Arc<Blocker>,
     /// The agent that is called next, or now.
     next: Option<(Agent, Option<Handle>)>,
-    /// The CNO is being freed: the next call is the last.
-    is_last: bool,
-    /// The thread cannot wait, and no other thread could.
-    has_failed: bool,
 }
 
 impl Calls for Caller {
-    /// Waits for a trigger and an agent.
+    /// Waits for an agent and a trigger.
     fn prepare(&mut self) -> bool {
         self.next = None;
-        while !self.is_last {
-            // If the CNO is freed before this thread begins, its agent is still called with `None`.
-            self.is_last = self.cno.is_over.load(Ordering::SeqCst);
-            let mut polls = WaitPolls::new(&*self.cno, Finder::Agent);
-            if !polls.ready() {
-                let (policy, mut never) = (WaitPolicy::Block, Deadline::NEVER);
-                let counts = &self.cno.counts;
-                if let Err(error) = self.waiter.wait(&mut polls, policy, &mut never, counts) {
-                    let cno = self.cno.handle;
-                    tracing::error!(?cno, "the thread of a CNO cannot wait: {error}");
-                    self.has_failed = true;
+        let (cno, blocker) = (&self.cno, &self.blocker);
+        while self.next.is_none() {
+            let mut table = cno.table.lock();
+            while table.agent.is_none() {
+                if table.is_over {
                     return false;
                 }
+                table = cno.agent_set.wait(table);
             }
-            let evd = match polls.wait_end {
-                Some(WaitEnd::Triggered(evd)) => Some(evd),
-                _ => None,
-            };
-            let mut state = self.cno.state.lock();
-            state.rest.agent_is_released = false;
-            self.next = state.rest.agent.take().map(|agent| (agent, evd));
-            if let (None, Some(evd)) = (&self.next, evd) {
-                // The agent was removed meanwhile: the trigger stays for the next one.
-                state.for_agent.push(evd, true);
+            drop(table);
+            let mut poller = Poller::new(cno, AGENT, Some(blocker));
+            let (mut budget, mut counters) = (SpinBudget::default(), WaitCounters::default());
+            let (policy, mut never) = (WaitPolicy::Block, Deadline::NEVER);
+            let waited = wait(
+                &mut poller,
+                blocker,
+                &mut budget,
+                policy,
+                &mut never,
+                &mut counters,
+            );
+            cno.counts.add(&counters);
+            if let Err(error) = waited {
+                let cno = cno.handle;
+                tracing::error!(?cno, "the thread of a CNO cannot wait: {error}");
+                return false;
             }
-            // This thread stops polling, so another waiter has to.
-            let poller = state.poller();
-            drop(state);
-            poller.iter().for_each(|waiter| waiter.wake());
-            if self.next.is_some() {
-                return true;
-            }
+            let evd = poller.end.and_then(|end| end.ok().flatten());
+            self.next = cno.update(|table| table.take_agent(evd));
         }
-        false
+        true
     }
 
     fn call(&self) {
@@ -195,23 +193,19 @@ impl Calls for Caller {
 }
 
 impl Drop for Caller {
-    /// The thread ends. If its CNO is not being freed, an agent has ended the thread, and an agent
-    /// that was set since then needs another one.
+    /// The thread ends. If an agent has ended it, and the CNO is not being freed, an agent that was
+    /// set since then needs another thread.
     fn drop(&mut self) {
-        let mut state = self.cno.state.lock();
-        let rest = &mut state.rest;
-        let is_own = |runner: &mut Runner| Arc::ptr_eq(&runner.waiter, &self.waiter);
-        let Some(ended) = rest.runner.take_if(is_own) else {
-            return;
-        };
-        let is_wanted = rest.agent.is_some() && !self.has_failed;
-        if is_wanted && !self.cno.is_over.load(Ordering::SeqCst) {
-            match Runner::start(&self.cno) {
-                Ok(runner) => rest.runner = Some(runner),
-                Err(error) => tracing::error!(cno = ?self.cno.handle, "{error}"),
+        self.cno.update(|table| {
+            let Some((blocker, _)) = table.runner.take() else {
+                return;
+            };
+            if table.agent.is_some() && self.next.is_some() {
+                match self.cno.start_runner(blocker) {
+                    Ok(runner) => table.runner = Some(runner),
+                    Err(error) => tracing::error!(cno = ?self.cno.handle, "{error}"),
+                }
             }
-        }
-        drop(state);
-        drop(ended);
+        });
     }
 }

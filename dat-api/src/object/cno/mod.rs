@@ -3,7 +3,6 @@
 //! | file | content |
 //! | --- | --- |
 //! | `wait.rs` | `dat_cno_wait`: a wait as on an EVD, on all EVDs at once |
-//! | `binding.rs` | the EVDs that trigger it |
 //! | `agent.rs` | the agent, and the thread that calls it |
 //! | `protocol.rs` | which waiter gets a trigger, and which thread is woken |
 //! | `pending.rs` | the pending triggers |
@@ -25,99 +24,49 @@
 //! `docs/decisions/062-cno-wait-returns-leftovers.md`
 
 mod agent;
-mod binding;
 mod pending;
 mod protocol;
-mod sync;
 mod wait;
 
-use core::ops::DerefMut;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use dat_engine::ControlError;
-use dat_engine::sync::Mutex;
-use dat_engine::wait::{Blocker, ChannelSet};
+use dat_engine::sync::{Condvar, Mutex};
+use dat_engine::wait::{Blocker, ChannelFds, ChannelSet, Source, SpinBudget};
 
 use self::agent::Runner;
-use self::protocol::{CnoState, HasAgent, Table, Wake};
-use self::wait::Waiter;
+use self::protocol::{AGENT, Table, WAITERS};
 use super::counters::{Counters, WaitCounts};
-use super::exhausted;
+use super::evd::{Evd, PollMode, PollResult};
 use super::ia::Ia;
-use super::usage::{Counted, Usage};
+use super::{exhausted, of_another_ia, stale};
 use crate::error::{DatError, Result};
-use crate::handle::{self, Handle, Reservation, Upcalls};
-use crate::object::stale;
+use crate::handle::{self, EvdChange, Handle, Reservation, Upcalls};
+use crate::refusal::CnoRefusal;
 use crate::status::{ReturnType, Subtype};
 
 pub use self::agent::Agent;
 pub use self::wait::{Waiting, begin, wait};
 
-/// A notification object.
+/// A notification object. An EVD keeps the handle of its CNO, and a CNO the handles of its EVDs; it
+/// cannot be freed while it has some, or threads wait.
 pub struct Cno {
     handle: Handle,
     ia: Arc<Ia>,
     /// The completion channels of the EVDs.
     channels: ChannelSet,
-    state: Mutex<Table<Handle, Waiter, Rest>>,
-    /// The number of pending triggers for waiters, read without the lock.
-    triggered: AtomicUsize,
-    /// Changes with [`protocol::Table::evds`].
-    edition: AtomicU32,
-    /// How often all waiters were released because the last EVD was freed.
-    releases: AtomicU32,
-    /// The CNO is being freed.
-    is_over: AtomicBool,
-    /// EVDs bound to it, and threads that wait.
-    usage: Usage,
+    table: Mutex<Table>,
+    /// How often the table was changed; read without the lock.
+    changes: AtomicU32,
+    /// Notified when an agent was set, or the CNO is being freed.
+    agent_set: Condvar,
     counts: WaitCounts,
 }
 
-/// What a CNO has under its lock beside its EVDs, pending triggers and waiters.
-#[derive(Default)]
-struct Rest {
-    /// Waiters that no thread uses.
-    idle: Vec<Arc<Waiter>>,
-    agent: Option<Agent>,
-    /// The last EVD was freed: the agent is to be called with `None`.
-    agent_is_released: bool,
-    /// The thread that calls the agent; it exists from the first agent on.
-    runner: Option<Runner>,
-}
-
-impl HasAgent<Waiter> for Rest {
-    fn agent_waiter(&self) -> Option<Arc<Waiter>> {
-        self.agent.as_ref()?;
-        Some(Arc::clone(self.runner.as_ref()?.waiter()))
-    }
-}
-
-impl CnoState for Cno {
-    type Evd = Handle;
-    type Waiter = Waiter;
-    type Rest = Rest;
-
-    fn lock(&self) -> impl DerefMut<Target = Table<Handle, Waiter, Rest>> {
-        self.state.lock()
-    }
-
-    fn triggered(&self) -> &AtomicUsize {
-        &self.triggered
-    }
-}
-
-impl Wake for Waiter {
-    fn wake(&self) {
-        self.blocker.wake();
-    }
-}
-
-impl Counted for Cno {
-    fn usage(&self) -> &Usage {
-        &self.usage
-    }
-}
+/// What a thread sleeps on, and the spin budget that the waits there have learned.
+type Waiter = (Arc<Blocker>, SpinBudget);
 
 /// The result of `dat_cno_query`.
 #[derive(Clone, Debug)]
@@ -133,7 +82,7 @@ impl Cno {
     pub(super) const UPCALLS: Upcalls = Upcalls {
         abort: Self::abort,
         counters: |cno| Some(Counters::of_waits(handle::pin::<Self>(cno)?.counters())),
-        evd_changed: binding::evd_changed,
+        evd_changed: Self::evd_changed,
         ..Upcalls::NONE
     };
 
@@ -144,34 +93,22 @@ impl Cno {
     /// IA is being closed.
     pub fn create(ia: &Arc<Ia>, agent: Option<Agent>) -> Result<Arc<Self>> {
         let channels = ChannelSet::new().map_err(|error| no_descriptors(&error))?;
-        let first = Waiter::new()?;
+        let mut table = Table::default();
+        table.idle.push(new_waiter()?);
         let place = Reservation::new().ok_or_else(exhausted)?;
         let cno = Arc::new(Self {
             handle: place.handle(),
             ia: Arc::clone(ia),
             channels,
-            state: Mutex::new(Table::new(Rest {
-                idle: vec![first],
-                ..Rest::default()
-            })),
-            triggered: AtomicUsize::new(0),
-            edition: AtomicU32::new(0),
-            releases: AtomicU32::new(0),
-            is_over: AtomicBool::new(false),
-            usage: Usage::default(),
+            table: Mutex::new(table),
+            changes: AtomicU32::new(0),
+            agent_set: Condvar::new(),
             counts: WaitCounts::default(),
         });
-        if agent.is_some() {
-            cno.set_agent(agent)?;
-        }
-        match ia.publish(place, &cno) {
-            Ok(_) => Ok(cno),
-            Err(error) => {
-                cno.state.lock().rest.agent = None;
-                cno.dismantle(None);
-                Err(error)
-            }
-        }
+        cno.set_agent(agent)?;
+        ia.publish(place, &cno)
+            .inspect_err(|_| cno.dismantle(false))?;
+        Ok(cno)
     }
 
     /// Returns its handle.
@@ -191,7 +128,7 @@ impl Cno {
     pub fn query(&self) -> CnoInfo {
         CnoInfo {
             ia: self.ia.handle(),
-            agent: self.state.lock().rest.agent.clone(),
+            agent: self.table.lock().agent.clone(),
         }
     }
 
@@ -204,7 +141,13 @@ impl Cno {
         let cno = handle::pin::<Self>(handle)
             .ok_or_else(stale::<Self>)?
             .to_arc();
-        if !cno.usage.close() {
+        let is_used = cno.update(|table| {
+            let has_users = !table.evds.is_empty() || !table.queues[WAITERS].waiters.is_empty();
+            let is_used = table.is_over || has_users;
+            table.is_over |= !is_used;
+            is_used
+        });
+        if is_used {
             return Err(DatError::new(
                 ReturnType::InvalidState,
                 Subtype::InvalidStateCnoInUse,
@@ -212,9 +155,9 @@ impl Cno {
                  CNO, and wake the threads",
             ));
         }
-        cno.state.lock().rest.agent = None;
         cno.ia.unregister(handle);
-        cno.dismantle(Some(handle));
+        handle::retire::<Self>(handle, |_| ());
+        cno.dismantle(false);
         Ok(())
     }
 
@@ -222,35 +165,118 @@ impl Cno {
     /// EVD.
     pub(crate) fn abort(handle: Handle) {
         if let Some(cno) = handle::pin::<Self>(handle).map(|cno| cno.to_arc()) {
-            cno.usage.close_anyway();
-            cno.dismantle(Some(handle));
+            handle::retire::<Self>(handle, |_| ());
+            cno.dismantle(true);
         }
     }
 
     /// Ends the waits on it, and the thread of the agent.
-    fn dismantle(&self, handle: Option<Handle>) {
-        self.is_over.store(true, Ordering::SeqCst);
-        let mut state = self.state.lock();
-        let runner = state.rest.runner.take();
-        let waiters = state.waiters.clone();
-        drop(state);
-        let all = waiters.iter().chain(runner.as_ref().map(Runner::waiter));
-        all.for_each(|waiter| waiter.wake());
-        if let Some(handle) = handle {
-            handle::retire::<Self>(handle, |_| ());
+    fn dismantle(&self, calls_agent: bool) {
+        let (runner, _agent) = self.update(|table| {
+            table.is_over = true;
+            table.release(&[WAITERS, AGENT]);
+            (table.runner.take(), table.agent.take_if(|_| !calls_agent))
+        });
+        self.agent_set.notify_all();
+        if let Some((_, thread)) = runner {
+            thread.join();
         }
-        if let Some(runner) = runner {
-            runner.join();
+    }
+
+    /// Handles a change of an EVD that is bound to the CNO.
+    fn evd_changed(cno: Handle, evd: Handle, change: EvdChange<'_>) -> Result<()> {
+        // A CNO with EVDs is not freed, unless its IA is closed abruptly.
+        let Some(cno) = handle::pin::<Self>(cno) else {
+            return Ok(());
+        };
+        match change {
+            EvdChange::Triggered => {
+                cno.update(|table| table.record(evd, None, &[WAITERS, AGENT]));
+            }
+            EvdChange::Look => cno.update(Table::wake_poller),
+            EvdChange::Channel(channel) => return cno.watch(channel, evd),
+            EvdChange::Freed(channel) => cno.detach(evd, channel, true),
         }
+        Ok(())
+    }
+
+    /// Binds an EVD. `channel` is its completion channel, if it has one already.
+    fn attach(&self, evd: Handle, channel: Option<ChannelFds<'_>>) -> Result<()> {
+        self.update(|table| {
+            if table.is_over {
+                return Err(refused(
+                    "the CNO is being freed: bind the EVD to another, or to none",
+                ));
+            }
+            if let Some(channel) = channel {
+                self.watch(channel, evd)?;
+            }
+            table.evds.push(evd);
+            Ok(())
+        })
+    }
+
+    /// Adds the completion channel that the EVD has now.
+    fn watch(&self, channel: ChannelFds<'_>, evd: Handle) -> Result<()> {
+        self.channels
+            .add(channel, evd.bits() as u64)
+            .map_err(|error| no_descriptors(&error))
+    }
+
+    /// Unbinds an EVD. If the last one is freed, waits return without an EVD.
+    fn detach(&self, evd: Handle, channel: Option<ChannelFds<'_>>, is_freed: bool) {
+        if let Some(channel) = channel {
+            self.channels.remove(channel);
+        }
+        self.update(|table| {
+            table.evds.retain(|&other| other != evd);
+            for queue in &mut table.queues {
+                queue.serve(evd, 0);
+            }
+            if is_freed && table.evds.is_empty() {
+                table.release(&[WAITERS, AGENT]);
+            }
+        });
     }
 }
 
-impl Waiter {
-    /// Returns a new waiter.
-    fn new() -> Result<Arc<Self>> {
-        let blocker = Blocker::new().map_err(|error| no_descriptors(&error))?;
-        Ok(Arc::new(Self::at(blocker)))
+impl Evd {
+    /// Binds the EVD to this CNO, or to none. Events that are there trigger the CNO.
+    ///
+    /// # Errors
+    /// `DAT_INVALID_HANDLE_CNO` if the CNO belongs to another IA, or is being freed; resources. The
+    /// EVD then stays bound to its previous CNO.
+    pub fn set_cno(&self, cno: Option<&Arc<Cno>>) -> Result<()> {
+        if let Some(cno) = cno
+            && !Arc::ptr_eq(cno.ia(), self.ia())
+        {
+            return Err(refused(of_another_ia("CNO", cno.ia(), self.ia())));
+        }
+        let binding = self.cno_binding();
+        let (old, new) = (binding.cno(), cno.map(|cno| cno.handle()));
+        if new.is_some() && new == old {
+            return Ok(());
+        }
+        if let Some(cno) = cno {
+            cno.attach(self.handle(), binding.channel())?;
+        }
+        binding.set(new);
+        if let Some(old) = old.and_then(handle::pin::<Cno>) {
+            old.detach(self.handle(), binding.channel(), false);
+        }
+        drop(binding);
+        self.wake_cno_poller();
+        Ok(())
     }
+}
+
+fn refused(cause: impl Into<Cow<'static, str>>) -> DatError {
+    DatError::new(ReturnType::InvalidHandle, Subtype::InvalidHandleCno, cause)
+}
+
+fn new_waiter() -> Result<Waiter> {
+    let blocker = Blocker::new().map_err(|error| no_descriptors(&error))?;
+    Ok((Arc::new(blocker), SpinBudget::default()))
 }
 
 fn no_descriptors(error: &ControlError) -> DatError {

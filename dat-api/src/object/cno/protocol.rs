@@ -6,258 +6,257 @@
 //! received the device event, or the request to poll, that was meant for all.
 //!
 //! A wait that begins may also record EVDs that were returned before and still hold events
-//! ([`record_leftover`]). What it has recorded and does not take itself is for a sleeping waiter
-//! ([`poll_first`]). An EVD that holds several events is for as many waiters ([`Held`]).
+//! ([`Poller::poll_first`]). What it has recorded and does not take itself is for a sleeping
+//! waiter. An EVD that holds several events is for as many waiters ([`Queue::serve`]).
 //!
 //! This file is also compiled into the model (`tests/interleavings`), which simulates the EVDs, the
-//! device and the threads.
+//! device and the threads; there, the items of `super` are those of the model.
 
-use std::ops::DerefMut;
 use std::sync::Arc;
 
-use super::pending::PendingTriggers;
-use super::sync::{AtomicUsize, Ordering};
+use dat_engine::ControlError;
+use dat_engine::wait::ChannelFds;
 
-/// A waiter: the place where one thread sleeps.
-pub(super) trait Wake {
-    /// Wakes the thread that sleeps here, if there is one.
-    fn wake(&self);
-}
+use super::pending::Queue;
+use super::{Agent, Blocker, Cno, CnoRefusal, Handle, Ordering, PollMode, PollResult, Runner};
+use super::{Source, Waiter};
 
-/// The state under the lock: the EVDs, by names, the waiters, and what the protocol does not use.
-#[derive(Debug)]
-pub(super) struct Table<E, S, A> {
+/// The queue of the threads that wait: each trigger is for one of them.
+pub(super) const WAITERS: usize = 0;
+/// The queue of the agent's thread: each trigger is for it too.
+pub(super) const AGENT: usize = 1;
+
+/// The state of a CNO under its lock.
+#[derive(Default)]
+pub(super) struct Table {
     /// The EVDs that are bound to the CNO.
-    pub(super) evds: Vec<E>,
-    /// The pending triggers for waiters.
-    pub(super) for_waiters: PendingTriggers<E>,
-    /// The pending triggers for the agent.
-    pub(super) for_agent: PendingTriggers<E>,
-    /// The threads that wait.
-    pub(super) waiters: Vec<Arc<S>>,
-    /// The agent and the rest.
-    pub(super) rest: A,
+    pub(super) evds: Vec<Handle>,
+    pub(super) queues: [Queue; 2],
+    /// What is woken when the lock is released.
+    woken: Vec<Arc<Blocker>>,
+    /// Waiters that no thread uses. The protocol does not use this and the following.
+    pub(super) idle: Vec<Waiter>,
+    pub(super) agent: Option<Agent>,
+    /// The thread that calls the agent; it exists from the first agent on.
+    pub(super) runner: Option<Runner>,
+    /// The CNO is being freed.
+    pub(super) is_over: bool,
 }
 
-/// The agent of a CNO.
-pub(super) trait HasAgent<S> {
-    /// Returns the waiter of the agent's thread, if there is an agent to call.
-    fn agent_waiter(&self) -> Option<Arc<S>>;
-}
-
-impl<E, S, A: HasAgent<S>> Table<E, S, A> {
-    pub(super) fn new(rest: A) -> Self {
-        Self {
-            evds: Vec::new(),
-            for_waiters: PendingTriggers::default(),
-            for_agent: PendingTriggers::default(),
-            waiters: Vec::new(),
-            rest,
+impl Table {
+    /// Records the trigger of an EVD in `queues`, and wakes waiters for it. `finder` is the queue of
+    /// the thread that has found the event in a poll, and need not be woken; `None` if the event was
+    /// posted.
+    pub(super) fn record(&mut self, evd: Handle, finder: Option<usize>, queues: &[usize]) {
+        // The EVD may be bound to another CNO by now.
+        if !self.evds.contains(&evd) {
+            return;
         }
-    }
-
-    /// Returns a waiter that polls, if there is one.
-    pub(super) fn poller(&self) -> Option<Arc<S>> {
-        let first = self.waiters.first().cloned();
-        first.or_else(|| self.rest.agent_waiter())
-    }
-}
-
-/// The state of a CNO, or a model of it.
-pub(super) trait CnoState {
-    /// The name of an EVD.
-    type Evd: Copy + PartialEq;
-    /// A waiter.
-    type Waiter: Wake;
-    /// The agent.
-    type Rest: HasAgent<Self::Waiter>;
-
-    /// Locks it.
-    fn lock(&self) -> impl DerefMut<Target = Table<Self::Evd, Self::Waiter, Self::Rest>>;
-
-    /// Returns the number of pending triggers for waiters, which is read without the lock.
-    fn triggered(&self) -> &AtomicUsize;
-}
-
-/// The thread that has found a trigger, which need not be woken for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Finder {
-    /// A waiter.
-    Waiter,
-    /// The thread of the agent.
-    Agent,
-    /// Neither: the trigger is of a posted event, without a poll.
-    NotPolled,
-}
-
-/// Records the trigger of an EVD, and wakes waiters for it.
-pub(super) fn record_trigger<H: CnoState>(cno: &H, evd: H::Evd, finder: Finder) {
-    let mut table = cno.lock();
-    // The EVD may be bound to another CNO by now.
-    if !table.evds.contains(&evd) {
-        return;
-    }
-    let is_seen = finder != Finder::NotPolled;
-    let is_new = table.for_waiters.push(evd, is_seen);
-    let waiting = table.for_waiters.len();
-    cno.triggered().store(waiting, Ordering::SeqCst);
-    let wakes_waiter = is_new && finder != Finder::Waiter;
-    let waiter = table.waiters.first().filter(|_| wakes_waiter).cloned();
-    let is_new = table.for_agent.push(evd, is_seen);
-    let caller = match is_new && finder != Finder::Agent {
-        true => table.rest.agent_waiter(),
-        false => None,
-    };
-    drop(table);
-    waiter.iter().chain(&caller).for_each(|it| it.wake());
-}
-
-/// Records an EVD that may have been returned before and still holds events that notify, for a wait
-/// that begins ([`poll_first`]). Not for the agent: one that leaves events would be called without
-/// end.
-pub(super) fn record_leftover<H: CnoState>(cno: &H, evd: H::Evd) {
-    let mut table = cno.lock();
-    if table.evds.contains(&evd) {
-        table.for_waiters.push(evd, true);
-        let waiting = table.for_waiters.len();
-        cno.triggered().store(waiting, Ordering::SeqCst);
-    }
-}
-
-/// Makes a waiter poll the EVDs and arm them.
-pub(super) fn wake_poller<H: CnoState>(cno: &H) {
-    let poller = cno.lock().poller();
-    poller.iter().for_each(|it| it.wake());
-}
-
-/// Removes a waiter that returns, and wakes another.
-pub(super) fn remove_waiter<H: CnoState>(cno: &H, waiter: &Arc<H::Waiter>) {
-    let mut table = cno.lock();
-    table.waiters.retain(|other| !Arc::ptr_eq(other, waiter));
-    let next = table.poller();
-    drop(table);
-    next.iter().for_each(|it| it.wake());
-}
-
-/// What an EVD holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Held {
-    /// There are events.
-    pub(super) any: bool,
-    /// How many waiters these events are for. The trigger goes to one at least.
-    pub(super) waiters: usize,
-}
-
-/// Takes the first pending trigger whose EVD still holds events. `holds` polls an EVD. If no waiter
-/// has got a trigger for its events yet, `holds` records one, which confirms the entry.
-///
-/// If the events are for several waiters, the trigger stays pending for the others. The waiter that
-/// returns wakes the next one in any case. A trigger for the agent stays if there is none now.
-fn take_trigger<P: EvdPoller>(poller: &P) -> Option<EvdOf<P>> {
-    let (cno, is_agent) = (poller.cno(), poller.finder() == Finder::Agent);
-    while is_agent || cno.triggered().load(Ordering::SeqCst) != 0 {
-        let table = cno.lock();
-        let pending = match is_agent {
-            true => &table.for_agent,
-            false => &table.for_waiters,
-        };
-        let evd = pending.first()?;
-        drop(table);
-        let held = poller.holds(evd);
-        let mut table = cno.lock();
-        // Another waiter may have taken it meanwhile.
-        let is_mine = if is_agent {
-            if held.any && table.rest.agent_waiter().is_none() {
-                return None;
+        for &at in queues {
+            let queue = &mut self.queues[at];
+            if queue.push(evd, finder.is_some()) && finder != Some(at) {
+                self.woken.extend(queue.waiters.first().cloned());
             }
-            table.for_agent.remove(evd)
-        } else {
-            // The EVD may be bound to another CNO by now.
-            let waiters = match table.evds.contains(&evd) {
-                true => held.waiters,
-                false => 0,
-            };
-            let is_mine = table.for_waiters.serve(evd, waiters);
-            cno.triggered()
-                .store(table.for_waiters.len(), Ordering::SeqCst);
-            is_mine
-        };
-        drop(table);
-        if is_mine && held.any {
-            return Some(evd);
         }
     }
-    None
+
+    /// Makes a waiter poll the EVDs and arm them.
+    pub(super) fn wake_poller(&mut self) {
+        let mut waiters = self.queues.iter().flat_map(|queue| &queue.waiters);
+        self.woken.extend(waiters.next().cloned());
+    }
+
+    /// Removes a waiter that returns, and wakes another.
+    pub(super) fn remove_waiter(&mut self, blocker: &Arc<Blocker>) {
+        let waiters = &mut self.queues[WAITERS].waiters;
+        waiters.retain(|other| !Arc::ptr_eq(other, blocker));
+        self.wake_poller();
+    }
+
+    /// Ends the waits in `queues` without an EVD.
+    pub(super) fn release(&mut self, queues: &[usize]) {
+        for &at in queues {
+            self.woken.append(&mut self.queues[at].waiters);
+        }
+    }
 }
 
-/// How a waiter polls the EVDs.
-pub(super) trait EvdPoller {
-    /// The CNO, or a model of it.
-    type Cno: CnoState;
-
-    /// Returns the CNO.
-    fn cno(&self) -> &Self::Cno;
-    /// Returns what polls: a waiter, or the thread of the agent.
-    fn finder(&self) -> Finder;
-    /// Returns whether all waiters were released.
-    fn is_released(&self) -> bool;
-    /// Returns whether the device cannot be armed.
-    fn has_failed(&self) -> bool;
-    /// Returns what an EVD still holds: see [`take_trigger`].
-    fn holds(&self, evd: EvdOf<Self>) -> Held;
-    /// Polls all EVDs, and records their triggers.
-    fn poll_all(&mut self);
+impl Cno {
+    /// Changes the table, and then wakes threads.
+    pub(super) fn update<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
+        let mut table = self.table.lock();
+        let result = change(&mut table);
+        self.changes.fetch_add(1, Ordering::SeqCst);
+        let woken = core::mem::take(&mut table.woken);
+        drop(table);
+        woken.iter().for_each(|blocker| blocker.wake());
+        result
+    }
 }
 
-/// The name of an EVD that is polled so.
-type EvdOf<P> = <<P as EvdPoller>::Cno as CnoState>::Evd;
+/// The result of a wait: the EVD that has triggered, or `None` if the wait was released.
+pub(super) type WaitEnd = Result<Option<Handle>, CnoRefusal>;
 
-/// The result of a wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WaitEnd<E> {
-    /// This EVD has triggered.
-    Triggered(E),
-    /// There are no EVDs left to wait for.
-    Released,
+/// The polls of a wait, or of the agent's thread.
+pub(super) struct Poller {
+    pub(super) cno: Arc<Cno>,
+    /// The queue that it takes triggers from.
+    queue: usize,
+    /// What the thread sleeps on; `None` while it is not among the waiters yet.
+    pub(super) blocker: Option<Arc<Blocker>>,
+    /// How often the table had been changed when this was read from it: the EVDs, the first pending
+    /// trigger, and whether this wait was released.
+    changes: Option<u32>,
+    evds: Vec<Handle>,
+    first: Option<Handle>,
+    is_released: bool,
+    /// For some EVD, only events of the device say which completions notify.
+    needs_device_events: bool,
     /// The device cannot be armed.
-    Failed,
+    has_failed: bool,
+    /// The result of the wait, once it is over.
+    pub(super) end: Option<WaitEnd>,
 }
 
-/// Polls once for a waiter. Returns its result if the wait is over.
-pub(super) fn poll_once<P: EvdPoller>(poller: &mut P) -> Option<WaitEnd<EvdOf<P>>> {
-    if poller.is_released() {
-        return Some(WaitEnd::Released);
+impl Poller {
+    pub(super) fn new(cno: &Arc<Cno>, queue: usize, blocker: Option<&Arc<Blocker>>) -> Self {
+        Self {
+            cno: Arc::clone(cno),
+            queue,
+            blocker: blocker.cloned(),
+            changes: None,
+            evds: Vec::new(),
+            first: None,
+            is_released: false,
+            needs_device_events: false,
+            has_failed: false,
+            end: None,
+        }
     }
-    if let Some(evd) = take_trigger(poller) {
-        return Some(WaitEnd::Triggered(evd));
+
+    /// Reads the table if it has changed.
+    fn refresh(&mut self) {
+        let cno = &self.cno;
+        if self.changes == Some(cno.changes.load(Ordering::SeqCst)) {
+            return;
+        }
+        let table = cno.table.lock();
+        self.changes = Some(cno.changes.load(Ordering::SeqCst));
+        self.evds.clone_from(&table.evds);
+        let queue = &table.queues[self.queue];
+        self.first = queue.first();
+        let is_there = |own| queue.waiters.iter().any(|other| Arc::ptr_eq(other, own));
+        self.is_released = !self.blocker.as_ref().is_none_or(is_there);
     }
-    if poller.has_failed() {
-        return Some(WaitEnd::Failed);
+
+    /// Polls an EVD, and records its trigger.
+    fn poll(&mut self, evd: Handle, mode: PollMode) -> PollResult {
+        let seen = self.cno.poll_evd(evd, mode).unwrap_or_default();
+        self.needs_device_events |= seen.needs_device_events;
+        self.has_failed |= seen.failed && self.queue == WAITERS;
+        if seen.fresh {
+            let finder = Some(self.queue);
+            self.cno
+                .update(|table| table.record(evd, finder, &[WAITERS, AGENT]));
+        }
+        seen
     }
-    poller.poll_all();
-    take_trigger(poller).map(WaitEnd::Triggered)
+
+    /// Polls all EVDs. [`PollMode::Wait`] is for a wait that begins and takes leftovers: a thread
+    /// that dequeues owns the EVD for a moment, and may leave events.
+    fn poll_all(&mut self, mode: PollMode) {
+        self.refresh();
+        self.needs_device_events = false;
+        for at in 0..self.evds.len() {
+            let evd = self.evds[at];
+            let seen = self.poll(evd, mode);
+            if mode == PollMode::Wait && !seen.fresh && seen.notifying > 0 {
+                self.cno
+                    .update(|table| table.record(evd, Some(WAITERS), &[WAITERS]));
+            }
+        }
+    }
+
+    /// Takes the first pending trigger whose EVD still holds events. If no waiter has got a trigger
+    /// for its events yet, the poll records one, which confirms the entry.
+    ///
+    /// If the events are for several waiters, the trigger stays pending for the others. The waiter
+    /// that returns wakes the next one in any case.
+    fn take_trigger(&mut self) -> Option<WaitEnd> {
+        loop {
+            self.refresh();
+            if self.is_released {
+                return Some(Ok(None));
+            }
+            let Some(evd) = self.first else {
+                return self.has_failed.then_some(Err(CnoRefusal::DeviceFailed));
+            };
+            let seen = self.poll(evd, PollMode::Wait);
+            let events = match self.queue == WAITERS && self.cno.returns_leftovers() {
+                true => seen.notifying,
+                false => 1,
+            };
+            let is_mine = self.cno.update(|table| {
+                let queue = &mut table.queues[self.queue];
+                // Another waiter may have taken it meanwhile.
+                let is_mine = queue.serve(evd, events);
+                if self.blocker.is_none() && queue.first().is_some() {
+                    table.wake_poller();
+                }
+                is_mine
+            });
+            if is_mine && seen.holds {
+                return Some(Ok(Some(evd)));
+            }
+        }
+    }
+
+    /// Polls once for a wait that begins, on a thread that is not among the waiters yet. Returns its
+    /// result if the wait is over.
+    ///
+    /// Unless the IA is strict, the poll also records EVDs that may have been returned before and
+    /// still hold events that notify. It does so before a pending trigger is taken: an EVD with new
+    /// events all the time keeps no other from its turn. This is not for the agent: one that leaves
+    /// events would be called without end.
+    ///
+    /// The poll may record a trigger before the thread that posted the event does. That thread then
+    /// wakes no waiter, because the trigger is not new; so [`Self::take_trigger`] wakes one for the
+    /// triggers that this wait leaves.
+    pub(super) fn poll_first(&mut self) -> Option<WaitEnd> {
+        self.poll_all(match self.cno.returns_leftovers() {
+            true => PollMode::Wait,
+            false => PollMode::IfFree,
+        });
+        self.take_trigger()
+    }
 }
 
-/// Polls once for a wait that begins, on a thread that is not among the waiters yet. Returns its
-/// result if the wait is over. `poller` records leftovers if `with_leftovers`.
-///
-/// This poll may record a trigger before the thread that posted the event does. That thread then
-/// wakes no waiter, because the trigger is not new; so this call wakes one for the triggers that it
-/// leaves.
-pub(super) fn poll_first<P: EvdPoller>(
-    poller: &mut P,
-    with_leftovers: bool,
-) -> Option<WaitEnd<EvdOf<P>>> {
-    if with_leftovers {
-        // Before a pending trigger is taken: an EVD with new events all the time keeps no other from
-        // its turn.
-        poller.poll_all();
+impl Source for Poller {
+    fn ready(&mut self) -> bool {
+        self.end = self.take_trigger().or_else(|| {
+            self.poll_all(PollMode::IfFree);
+            self.take_trigger()
+        });
+        self.end.is_some()
     }
-    let end = poll_once(poller);
-    let cno = poller.cno();
-    if end.is_some() && cno.triggered().load(Ordering::SeqCst) != 0 {
-        let sleeper = cno.lock().waiters.first().cloned();
-        sleeper.iter().for_each(|it| it.wake());
+
+    fn arm(&mut self) {
+        self.poll_all(PollMode::Arm);
     }
-    end
+
+    fn take_events(&mut self) -> Result<u32, ControlError> {
+        let evds = self.cno.readable();
+        for &evd in &evds {
+            self.poll(evd, PollMode::TakeEvents);
+        }
+        Ok(evds.len() as u32)
+    }
+
+    fn channel(&self) -> Option<ChannelFds<'_>> {
+        self.cno.channel()
+    }
+
+    fn spin_counts(&self) -> bool {
+        !self.needs_device_events
+    }
 }

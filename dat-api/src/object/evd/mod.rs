@@ -46,7 +46,7 @@ use self::tests::{FakeCqe as Cqe, FakeQueue as Queue};
 pub(crate) use self::attach::{DtoStream, StreamGuard};
 pub use self::convert::{PeekedEvent, peek};
 pub use self::create::{EvdInfo, Notification};
-pub(crate) use self::owner::{Claim, PollMode, poll_completions, poll_for_cno};
+pub(crate) use self::owner::{Claim, PollMode, PollResult, poll_completions, poll_for_cno};
 pub use self::owner::{dequeue, dequeue_slow, dequeue_slow_with, drain, own, own_when_free};
 pub use self::state::Evd;
 pub use self::streams::StreamKind;
