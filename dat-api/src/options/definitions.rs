@@ -1,5 +1,4 @@
-//! The definitions of the options. A definition is all that there is of an option besides its field
-//! in [`Options`] and what the field changes: its environment variable, its key in dat.conf, the
+//! The options, each a field and a definition: its environment variable, its key in dat.conf, the
 //! check of a value with the sentence that refuses it, and its text in the manual.
 //!
 //! The text is the comment above the definition, in the macros of man(7).
@@ -12,9 +11,57 @@
 
 use core::fmt::Display;
 
-use dat_engine::{Mtu, PathRequest};
+use dat_engine::cm::ListenOn;
+use dat_engine::wait::WaitPolicy;
+use dat_engine::{Mtu, PathRequest, TransportOptions};
 
-use super::{CmChoice, NumaChoice, Options};
+/// Which connection manager is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CmChoice {
+    /// rdma_cm where the kernel has it and the port has an IP address that it serves, otherwise
+    /// sockets; on iWARP rdma_cm.
+    #[default]
+    Auto,
+    /// rdma_cm, the kernel's connection manager.
+    RdmaCm,
+    /// Messages over TCP.
+    Socket,
+}
+
+/// The NUMA node on which the memory of queues and buffers is placed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NumaChoice {
+    /// That of the thread that touches it first, unless the process has another policy.
+    #[default]
+    Any,
+    /// That of the device ([`dat_engine::Device::prefer_its_numa_node`]).
+    Device,
+}
+
+/// The options of an IA.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Which data path is used.
+    pub path: PathRequest,
+    /// How threads wait for events, unless an EVD has a policy of its own.
+    pub wait: WaitPolicy,
+    /// Which connection manager is used.
+    pub cm: CmChoice,
+    /// The addresses on which service points listen.
+    pub listen: ListenOn,
+    /// The index of the GID that connections use.
+    pub gid: Option<u8>,
+    /// Whether calls are checked as the DAT pages say, also where the reference implementation
+    /// (OFED's DAPL) checks less and programs rely on that.
+    pub strict: bool,
+    /// Whether the device writes every payload to memory, and leaves none in completions
+    /// (`scatter=0`).
+    pub no_scatter: bool,
+    /// The NUMA node of its memory.
+    pub numa: NumaChoice,
+    /// What the network requires of connections.
+    pub transport: TransportOptions,
+}
 
 /// All options, in the order in which messages list them.
 pub(super) const DEFINITIONS: [Definition; 17] = [
