@@ -43,7 +43,7 @@ mod sync {
     pub(super) use loom::sync::atomic::{AtomicU32, Ordering, fence};
 }
 
-use cno::{AGENT, Poller, Table, WAITERS};
+use cno::{BOTH, Poller, Table, WAITERS};
 use protocol::{BlockResult, Platform, Source, WaitCounters, WaitOutcome};
 use word::SleepWord;
 
@@ -245,7 +245,7 @@ impl<T> Lock<T> {
 struct Cno {
     table: Lock<Table>,
     changes: AtomicU32,
-    is_strict: bool,
+    returns_leftovers: bool,
     evds: [Evd; EVDS],
     wires: Arc<Wires>,
     /// How many waiters have got a trigger, and have taken the events.
@@ -255,10 +255,6 @@ struct Cno {
 
 /// What the protocol calls.
 impl Cno {
-    fn returns_leftovers(&self) -> bool {
-        !self.is_strict
-    }
-
     fn poll_evd(&self, evd: Handle, mode: PollMode) -> Option<PollResult> {
         self.evds[evd.0].poll(mode)
     }
@@ -282,7 +278,7 @@ impl Cno {
         Arc::new(Self {
             table: Lock(Mutex::new(table)),
             changes: AtomicU32::new(0),
-            is_strict,
+            returns_leftovers: !is_strict,
             evds: Default::default(),
             wires: Arc::default(),
             served: Mutex::new(0),
@@ -309,7 +305,7 @@ impl Cno {
 
     /// Records the trigger of a posted event.
     fn record_posted(&self, evd: usize) {
-        self.update(|table| table.record(Handle(evd), None, &[WAITERS, AGENT]));
+        self.update(|table| table.record(Handle(evd), None, &BOTH));
     }
 
     /// Waits as `cno::wait` does. Returns the EVD.

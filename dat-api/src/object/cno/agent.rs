@@ -79,28 +79,27 @@ impl Cno {
     ///
     /// # Errors
     /// `INSUFFICIENT_RESOURCES`: the thread to call it on cannot be started.
-    pub fn set_agent(self: &Arc<Self>, agent: Option<Agent>) -> Result<()> {
-        let before = self.update(|table| {
-            // A CNO that is being freed calls no further agent.
-            let agent = agent.filter(|_| !table.is_over);
-            if agent.is_some() && table.runner.is_none() {
-                table.runner = Some(self.start_runner(new_waiter()?.0)?);
+    pub fn set_agent(self: &Arc<Self>, mut agent: Option<Agent>) -> Result<()> {
+        self.update(|table| -> Result<()> {
+            if table.is_over {
+                return Ok(());
             }
             table.release(&[AGENT]);
-            let blocker = table
-                .runner
-                .as_ref()
-                .map(|(blocker, _)| Arc::clone(blocker));
-            table.queues[AGENT]
-                .waiters
-                .extend(blocker.filter(|_| agent.is_some()));
+            if agent.is_some() {
+                let runner = match table.runner.take() {
+                    Some(runner) => runner,
+                    None => self.start_runner(new_waiter()?.0)?,
+                };
+                table.queues[AGENT].waiters.push(Arc::clone(&runner.0));
+                table.runner = Some(runner);
+            }
             // If the agent's thread has armed the EVDs, and has no agent to call any more, another
             // waiter has to arm them.
             table.wake_poller();
-            Ok::<_, DatError>(core::mem::replace(&mut table.agent, agent))
+            core::mem::swap(&mut table.agent, &mut agent);
+            Ok(())
         })?;
         self.agent_set.notify_all();
-        drop(before);
         Ok(())
     }
 
@@ -162,18 +161,11 @@ impl Calls for Caller {
                 table = cno.agent_set.wait(table);
             }
             drop(table);
-            let mut poller = Poller::new(cno, AGENT, Some(blocker));
-            let (mut budget, mut counters) = (SpinBudget::default(), WaitCounters::default());
-            let (policy, mut never) = (WaitPolicy::Block, Deadline::NEVER);
-            let waited = wait(
-                &mut poller,
-                blocker,
-                &mut budget,
-                policy,
-                &mut never,
-                &mut counters,
-            );
-            cno.counts.add(&counters);
+            let poller = &mut Poller::new(cno, AGENT, Some(blocker));
+            let (policy, deadline) = (WaitPolicy::Block, &mut { Deadline::NEVER });
+            let (budget, counters) = (&mut SpinBudget::default(), &mut WaitCounters::default());
+            let waited = wait(poller, blocker, budget, policy, deadline, counters);
+            cno.counts.add(counters);
             if let Err(error) = waited {
                 let cno = cno.handle;
                 tracing::error!(?cno, "the thread of a CNO cannot wait: {error}");
@@ -197,10 +189,12 @@ impl Drop for Caller {
     /// set since then needs another thread.
     fn drop(&mut self) {
         self.cno.update(|table| {
-            let Some((blocker, _)) = table.runner.take() else {
-                return;
-            };
-            if table.agent.is_some() && self.next.is_some() {
+            let is_wanted = table.agent.is_some() && self.next.is_some();
+            // If the CNO is being freed, that call joins the thread.
+            if !table.is_over
+                && let Some((blocker, _)) = table.runner.take()
+                && is_wanted
+            {
                 match self.cno.start_runner(blocker) {
                     Ok(runner) => table.runner = Some(runner),
                     Err(error) => tracing::error!(cno = ?self.cno.handle, "{error}"),

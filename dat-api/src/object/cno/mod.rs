@@ -37,7 +37,7 @@ use dat_engine::sync::{Condvar, Mutex};
 use dat_engine::wait::{Blocker, ChannelFds, ChannelSet, Source, SpinBudget};
 
 use self::agent::Runner;
-use self::protocol::{AGENT, Table, WAITERS};
+use self::protocol::{BOTH, Table, WAITERS};
 use super::counters::{Counters, WaitCounts};
 use super::evd::{Evd, PollMode, PollResult};
 use super::ia::Ia;
@@ -55,6 +55,8 @@ pub use self::wait::{Waiting, begin, wait};
 pub struct Cno {
     handle: Handle,
     ia: Arc<Ia>,
+    /// A wait that begins also returns EVDs that were returned before.
+    returns_leftovers: bool,
     /// The completion channels of the EVDs.
     channels: ChannelSet,
     table: Mutex<Table>,
@@ -99,6 +101,7 @@ impl Cno {
         let cno = Arc::new(Self {
             handle: place.handle(),
             ia: Arc::clone(ia),
+            returns_leftovers: ia.rules().conformance.returns_leftovers,
             channels,
             table: Mutex::new(table),
             changes: AtomicU32::new(0),
@@ -174,7 +177,7 @@ impl Cno {
     fn dismantle(&self, calls_agent: bool) {
         let (runner, _agent) = self.update(|table| {
             table.is_over = true;
-            table.release(&[WAITERS, AGENT]);
+            table.release(&BOTH);
             (table.runner.take(), table.agent.take_if(|_| !calls_agent))
         });
         self.agent_set.notify_all();
@@ -190,9 +193,7 @@ impl Cno {
             return Ok(());
         };
         match change {
-            EvdChange::Triggered => {
-                cno.update(|table| table.record(evd, None, &[WAITERS, AGENT]));
-            }
+            EvdChange::Triggered => cno.update(|table| table.record(evd, None, &BOTH)),
             EvdChange::Look => cno.update(Table::wake_poller),
             EvdChange::Channel(channel) => return cno.watch(channel, evd),
             EvdChange::Freed(channel) => cno.detach(evd, channel, true),
@@ -234,7 +235,7 @@ impl Cno {
                 queue.serve(evd, 0);
             }
             if is_freed && table.evds.is_empty() {
-                table.release(&[WAITERS, AGENT]);
+                table.release(&BOTH);
             }
         });
     }

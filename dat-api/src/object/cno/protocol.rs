@@ -25,6 +25,7 @@ use super::{Source, Waiter};
 pub(super) const WAITERS: usize = 0;
 /// The queue of the agent's thread: each trigger is for it too.
 pub(super) const AGENT: usize = 1;
+pub(super) const BOTH: [usize; 2] = [WAITERS, AGENT];
 
 /// The state of a CNO under its lock.
 #[derive(Default)]
@@ -156,8 +157,7 @@ impl Poller {
         self.has_failed |= seen.failed && self.queue == WAITERS;
         if seen.fresh {
             let finder = Some(self.queue);
-            self.cno
-                .update(|table| table.record(evd, finder, &[WAITERS, AGENT]));
+            self.cno.update(|table| table.record(evd, finder, &BOTH));
         }
         seen
     }
@@ -192,7 +192,7 @@ impl Poller {
                 return self.has_failed.then_some(Err(CnoRefusal::DeviceFailed));
             };
             let seen = self.poll(evd, PollMode::Wait);
-            let events = match self.queue == WAITERS && self.cno.returns_leftovers() {
+            let events = match self.queue == WAITERS && self.cno.returns_leftovers {
                 true => seen.notifying,
                 false => 1,
             };
@@ -223,7 +223,7 @@ impl Poller {
     /// wakes no waiter, because the trigger is not new; so [`Self::take_trigger`] wakes one for the
     /// triggers that this wait leaves.
     pub(super) fn poll_first(&mut self) -> Option<WaitEnd> {
-        self.poll_all(match self.cno.returns_leftovers() {
+        self.poll_all(match self.cno.returns_leftovers {
             true => PollMode::Wait,
             false => PollMode::IfFree,
         });

@@ -133,11 +133,6 @@ impl Cno {
         })
     }
 
-    /// Returns whether a wait that begins also returns EVDs that were returned before.
-    pub(super) fn returns_leftovers(&self) -> bool {
-        self.ia.rules().conformance.returns_leftovers
-    }
-
     /// Polls an EVD. Returns `None` if the EVD cannot trigger the CNO now.
     pub(super) fn poll_evd(&self, evd: Handle, mode: PollMode) -> Option<PollResult> {
         poll_for_cno(self.handle, evd, mode)
