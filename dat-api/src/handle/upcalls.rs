@@ -67,8 +67,9 @@ pub(crate) enum EvdChange<'a> {
     Look,
     /// The device's events of the EVD come on this completion channel from now on.
     Channel(ChannelFds<'a>),
-    /// The EVD was freed. It had this completion channel.
-    Freed(Option<ChannelFds<'a>>),
+    /// The EVD was bound to another CNO or to none, or was freed (`true`). It has this completion
+    /// channel.
+    Unbound(Option<ChannelFds<'a>>, bool),
 }
 
 /// How a completion is delivered.

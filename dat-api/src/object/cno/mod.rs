@@ -196,7 +196,7 @@ impl Cno {
             EvdChange::Triggered => cno.update(|table| table.record(evd, None, &BOTH)),
             EvdChange::Look => cno.update(Table::wake_poller),
             EvdChange::Channel(channel) => return cno.watch(channel, evd),
-            EvdChange::Freed(channel) => cno.detach(evd, channel, true),
+            EvdChange::Unbound(channel, is_freed) => cno.detach(evd, channel, is_freed),
         }
         Ok(())
     }
@@ -253,21 +253,10 @@ impl Evd {
         {
             return Err(refused(of_another_ia("CNO", cno.ia(), self.ia())));
         }
-        let binding = self.cno_binding();
-        let (old, new) = (binding.cno(), cno.map(|cno| cno.handle()));
-        if new.is_some() && new == old {
-            return Ok(());
-        }
-        if let Some(cno) = cno {
-            cno.attach(self.handle(), binding.channel())?;
-        }
-        binding.set(new);
-        if let Some(old) = old.and_then(handle::pin::<Cno>) {
-            old.detach(self.handle(), binding.channel(), false);
-        }
-        drop(binding);
-        self.wake_cno_poller();
-        Ok(())
+        self.bind_cno(cno.map(|cno| cno.handle), false, |channel| match cno {
+            Some(cno) => cno.attach(self.handle(), channel),
+            None => Ok(()),
+        })
     }
 }
 

@@ -183,7 +183,8 @@ impl Evd {
         };
         if let Some(evd) = handle::retire::<Self>(handle, wake_owner) {
             evd.stop_watching();
-            evd.leave_cno();
+            let unbound = evd.bind_cno(None, true, |_| Ok(()));
+            debug_assert!(unbound.is_ok(), "only attaching fails");
         }
     }
 

@@ -15,14 +15,14 @@
 //! - `docs/decisions/014-payload-in-cqe.md`
 //! - `docs/decisions/021-full-queue-makes-room.md`
 
-use dat_engine::sync::{Backoff, MutexGuard};
+use dat_engine::sync::Backoff;
 use dat_engine::wait::ChannelFds;
 use dat_engine::{CompletionChannel, CompletionQueueHandle};
 
 use super::convert::{PeekedEvent, peek};
 use super::pending::{Command, Overflow};
-use super::state::{CnoBinding, Evd, open};
-use super::streams::{Attachments, Attribute, StreamKind};
+use super::state::{Evd, open};
+use super::streams::{Attribute, StreamKind};
 use crate::error::Result;
 use crate::handle::{self, EvdChange, Handle, NotOwned, Owned};
 use crate::refusal::EvdRefusal;
@@ -413,21 +413,31 @@ pub(crate) fn poll_for_cno(cno: Handle, evd: Handle, mode: PollMode) -> Option<P
 }
 
 impl Evd {
-    /// Locks which CNO the EVD triggers, so that it can be changed.
-    pub(crate) fn cno_binding(&self) -> CnoBindingGuard<'_> {
-        CnoBindingGuard {
-            binding: &self.binding,
-            attachments: self.attachments(),
+    /// Binds the EVD to another CNO, or to none, for example because it `is_freed`. `attach` prepares
+    /// that CNO; it gets the completion channel of the EVD, if there is one yet.
+    ///
+    /// # Errors
+    /// That of `attach`; the EVD then stays bound to its previous CNO.
+    pub(crate) fn bind_cno(
+        &self,
+        cno: Option<Handle>,
+        is_freed: bool,
+        attach: impl FnOnce(Option<ChannelFds<'_>>) -> Result<()>,
+    ) -> Result<()> {
+        // Neither another call of this function nor a new channel comes between.
+        let attachments = self.attachments();
+        let old = self.binding.cno();
+        if old != cno {
+            let channel = attachments.channel.as_ref().map(CompletionChannel::fds);
+            attach(channel)?;
+            self.binding.set(cno);
+            if let Some(old) = old {
+                self.report_change(old, EvdChange::Unbound(channel, is_freed));
+            }
         }
-    }
-
-    /// Unbinds the EVD, which no handle names any more, from its CNO.
-    pub(super) fn leave_cno(&self) {
-        let binding = self.cno_binding();
-        let Some(cno) = binding.cno() else { return };
-        binding.set(None);
-        let freed = EvdChange::Freed(binding.channel());
-        self.report_change(cno, freed);
+        drop(attachments);
+        self.wake_cno_poller();
+        Ok(())
     }
 
     /// Notifies the CNO of a posted event, when no thread waits on the EVD itself.
@@ -479,32 +489,5 @@ impl Evd {
             Some(cno) => (cno.upcalls().evd_changed)(cno, self.handle, EvdChange::Channel(channel)),
             None => Ok(()),
         }
-    }
-}
-
-/// Which CNO an EVD triggers. No other call changes that, nor the channel of the EVD, while this
-/// lives.
-pub(crate) struct CnoBindingGuard<'a> {
-    binding: &'a CnoBinding,
-    attachments: MutexGuard<'a, Attachments>,
-}
-
-impl CnoBindingGuard<'_> {
-    /// Returns the CNO.
-    pub(crate) fn cno(&self) -> Option<Handle> {
-        self.binding.cno()
-    }
-
-    /// Returns the completion channel of the EVD, if it has one yet.
-    pub(crate) fn channel(&self) -> Option<ChannelFds<'_>> {
-        self.attachments
-            .channel
-            .as_ref()
-            .map(CompletionChannel::fds)
-    }
-
-    /// Binds the EVD to another CNO, or to none.
-    pub(crate) fn set(&self, cno: Option<Handle>) {
-        self.binding.set(cno);
     }
 }
