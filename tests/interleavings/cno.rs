@@ -5,14 +5,14 @@
 //! perf-scripts/test loom
 //! ```
 //!
-//! The protocol with its polls (`object/cno/protocol`), the pending triggers, the steps of a wait
-//! and the sleep word are the library's own sources, compiled with loom's atomics and locks; the
-//! items that they take from the module above them are defined here. This file models what surrounds
-//! them: EVDs, each owned by one poll at a time; a device that raises an event only for completions
-//! that come after arming; the one channel set that all waiters sleep on; and the waiters. If a
-//! wake-up is lost, a waiter sleeps for ever, which loom reports as a deadlock. Only the waiters take
-//! events here; `tests/dat/cno` tests that a trigger is dropped with its events. Waits take all
-//! events of the EVD if the CNO is strict, and one event if it is not.
+//! The protocol with its polls (`object/cno/protocol`), the steps of a wait and the sleep word are
+//! the library's own sources, compiled with loom's atomics and locks; the items that they take from
+//! the module above them are defined here. This file models what surrounds them: EVDs, each owned by
+//! one poll at a time; a device that raises an event only for completions that come after arming;
+//! the one channel set that all waiters sleep on; the waiters, and the agent's thread. If a wake-up
+//! is lost, a waiter sleeps for ever, which loom reports as a deadlock. Only the waiters take events
+//! here; `tests/dat/cno` tests that a trigger is dropped with its events. Waits take all events of
+//! the EVD if the CNO is strict, and one event if it is not.
 
 #![cfg(loom)]
 
@@ -27,9 +27,6 @@ use loom::sync::{Condvar, Mutex};
 #[allow(dead_code, unreachable_pub, reason = "compiled in place")]
 #[path = "../../dat-api/src/object/cno/protocol.rs"]
 mod cno;
-#[allow(dead_code, reason = "compiled in place")]
-#[path = "../../dat-api/src/object/cno/pending.rs"]
-mod pending;
 #[allow(dead_code, unreachable_pub, missing_docs, reason = "compiled in place")]
 #[path = "../../engine/src/wait/protocol.rs"]
 mod protocol;
@@ -43,7 +40,7 @@ mod sync {
     pub(super) use loom::sync::atomic::{AtomicU32, Ordering, fence};
 }
 
-use cno::{BOTH, Poller, Table, WAITERS};
+use cno::{AGENT, BOTH, Poller, Table, WAITERS};
 use protocol::{BlockResult, Platform, Source, WaitCounters, WaitOutcome};
 use word::SleepWord;
 
@@ -222,7 +219,7 @@ impl Handle {
     }
 }
 
-/// No agent is modelled, nor that waiters are reused.
+/// Agents, their threads and reused waiters; the protocol only stores them.
 type Agent = ();
 type Runner = ();
 type Waiter = ();
@@ -308,6 +305,37 @@ impl Cno {
         self.update(|table| table.record(Handle(evd), None, &BOTH));
     }
 
+    fn blocker(&self, number: usize, is_disturbed: bool) -> Arc<Blocker> {
+        Arc::new(Blocker {
+            number,
+            word: SleepWord::new(),
+            wires: Arc::clone(&self.wires),
+            is_disturbed,
+        })
+    }
+
+    /// Waits as the thread of an agent does that has been set.
+    fn agent_waits(self: &Arc<Self>, number: usize) {
+        let blocker = self.blocker(number, false);
+        let added = Arc::clone(&blocker);
+        self.update(|table| table.queues[AGENT].waiters.push(added));
+        let mut poller = Poller::new(self, AGENT, Some(&blocker));
+        let outcome = protocol::run(
+            &mut poller,
+            &*blocker,
+            &mut SpinBudget::new(),
+            WaitPolicy::Block,
+            &mut { Deadline::NEVER },
+            &mut WaitCounters::default(),
+        );
+        self.update(|table| {
+            table.queues[AGENT].waiters.clear();
+            table.wake_poller();
+        });
+        assert_eq!(outcome.expect("no failure"), WaitOutcome::Ready);
+        assert!(matches!(poller.end, Some(Ok(Some(_)))), "{:?}", poller.end);
+    }
+
     /// Waits as `cno::wait` does. Returns the EVD.
     fn triggered_evd(
         self: &Arc<Self>,
@@ -317,12 +345,7 @@ impl Cno {
         let mut poller = Poller::new(self, WAITERS, None);
         let mut end = poller.poll_first();
         if end.is_none() {
-            let blocker = Arc::new(Blocker {
-                number,
-                word: SleepWord::new(),
-                wires: Arc::clone(&self.wires),
-                is_disturbed,
-            });
+            let blocker = self.blocker(number, is_disturbed);
             poller.blocker = Some(Arc::clone(&blocker));
             let added = Arc::clone(&blocker);
             self.update(|table| table.queues[WAITERS].waiters.push(added));

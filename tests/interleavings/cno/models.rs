@@ -165,3 +165,18 @@ fn two_events_of_one_evd_are_for_two_waiters() {
         });
     }
 }
+
+/// Both sleep, or are about to; one of them takes the device event that is meant for both.
+#[test]
+fn an_event_is_for_a_waiter_and_for_the_agent() {
+    for brings in [COMPLETE, POST] {
+        model(2, move || {
+            let simulated = Cno::new(false);
+            let agent = in_thread(&simulated, |simulated| simulated.agent_waits(1));
+            let other = in_thread(&simulated, move |simulated| brings(simulated, 0));
+            simulated.evd_for_one(0);
+            agent.join().unwrap();
+            other.join().unwrap();
+        });
+    }
+}

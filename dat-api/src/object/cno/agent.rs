@@ -88,7 +88,7 @@ impl Cno {
             if agent.is_some() {
                 let runner = match table.runner.take() {
                     Some(runner) => runner,
-                    None => self.start_runner(new_waiter()?.0)?,
+                    None => self.start_runner(&new_waiter()?.0)?,
                 };
                 table.queues[AGENT].waiters.push(Arc::clone(&runner.0));
                 table.runner = Some(runner);
@@ -103,10 +103,10 @@ impl Cno {
         Ok(())
     }
 
-    fn start_runner(self: &Arc<Self>, blocker: Arc<Blocker>) -> Result<Runner> {
+    fn start_runner(self: &Arc<Self>, blocker: &Arc<Blocker>) -> Result<Runner> {
         let caller = Caller {
             cno: Arc::clone(self),
-            blocker: Arc::clone(&blocker),
+            blocker: Arc::clone(blocker),
             next: None,
         };
         let thread = CallingThread::start(c"dat-cno", caller).map_err(|error| {
@@ -116,7 +116,7 @@ impl Cno {
                 format!("the thread that calls the agent of a CNO cannot be started: {error}"),
             )
         })?;
-        Ok((blocker, thread))
+        Ok((Arc::clone(blocker), thread))
     }
 }
 
@@ -189,16 +189,14 @@ impl Drop for Caller {
     /// set since then needs another thread.
     fn drop(&mut self) {
         self.cno.update(|table| {
-            let is_wanted = table.agent.is_some() && self.next.is_some();
             // If the CNO is being freed, that call joins the thread.
-            if !table.is_over
-                && let Some((blocker, _)) = table.runner.take()
-                && is_wanted
-            {
-                match self.cno.start_runner(blocker) {
-                    Ok(runner) => table.runner = Some(runner),
-                    Err(error) => tracing::error!(cno = ?self.cno.handle, "{error}"),
-                }
+            if !table.is_over {
+                let is_wanted = table.agent.is_some() && self.next.is_some();
+                let runner = is_wanted.then(|| self.cno.start_runner(&self.blocker));
+                table.runner = runner.transpose().unwrap_or_else(|error| {
+                    tracing::error!(cno = ?self.cno.handle, "{error}");
+                    None
+                });
             }
         });
     }

@@ -4,8 +4,7 @@
 //! | --- | --- |
 //! | `wait.rs` | `dat_cno_wait`: a wait as on an EVD, on all EVDs at once |
 //! | `agent.rs` | the agent, and the thread that calls it |
-//! | `protocol.rs` | which waiter gets a trigger, and which thread is woken |
-//! | `pending.rs` | the pending triggers |
+//! | `protocol.rs` | the pending triggers, which waiter gets one, and which thread is woken |
 //!
 //! # Which waiter gets a trigger
 //! An EVD triggers when an event arrives that notifies; see `evd/owner.rs`. One waiter gets
@@ -24,7 +23,6 @@
 //! `docs/decisions/062-cno-wait-returns-leftovers.md`
 
 mod agent;
-mod pending;
 mod protocol;
 mod wait;
 
@@ -108,9 +106,8 @@ impl Cno {
             agent_set: Condvar::new(),
             counts: WaitCounts::default(),
         });
-        cno.set_agent(agent)?;
-        ia.publish(place, &cno)
-            .inspect_err(|_| cno.dismantle(false))?;
+        ia.publish(place, &cno)?;
+        cno.set_agent(agent).inspect_err(|_| _ = cno.end(true))?;
         Ok(cno)
     }
 
@@ -144,13 +141,7 @@ impl Cno {
         let cno = handle::pin::<Self>(handle)
             .ok_or_else(stale::<Self>)?
             .to_arc();
-        let is_used = cno.update(|table| {
-            let has_users = !table.evds.is_empty() || !table.queues[WAITERS].waiters.is_empty();
-            let is_used = table.is_over || has_users;
-            table.is_over |= !is_used;
-            is_used
-        });
-        if is_used {
+        if !cno.end(false) {
             return Err(DatError::new(
                 ReturnType::InvalidState,
                 Subtype::InvalidStateCnoInUse,
@@ -158,9 +149,6 @@ impl Cno {
                  CNO, and wake the threads",
             ));
         }
-        cno.ia.unregister(handle);
-        handle::retire::<Self>(handle, |_| ());
-        cno.dismantle(false);
         Ok(())
     }
 
@@ -168,22 +156,33 @@ impl Cno {
     /// EVD.
     pub(crate) fn abort(handle: Handle) {
         if let Some(cno) = handle::pin::<Self>(handle).map(|cno| cno.to_arc()) {
-            handle::retire::<Self>(handle, |_| ());
-            cno.dismantle(true);
+            cno.end(true);
         }
     }
 
-    /// Ends the waits on it, and the thread of the agent.
-    fn dismantle(&self, calls_agent: bool) {
-        let (runner, _agent) = self.update(|table| {
+    /// Ends the waits on it, its handle, and the thread of the agent. Returns `false` if it is in
+    /// use, and the end is not abrupt.
+    fn end(&self, is_abrupt: bool) -> bool {
+        let ended = self.update(|table| {
+            let is_unused = table.evds.is_empty() && table.queues[WAITERS].waiters.is_empty();
+            if !is_abrupt && (table.is_over || !is_unused) {
+                return None;
+            }
             table.is_over = true;
             table.release(&BOTH);
-            (table.runner.take(), table.agent.take_if(|_| !calls_agent))
+            let agent = table.agent.take_if(|_| !is_abrupt);
+            Some((table.runner.take(), agent))
         });
+        let Some((runner, _agent)) = ended else {
+            return false;
+        };
         self.agent_set.notify_all();
+        self.ia.unregister(self.handle);
+        handle::retire::<Self>(self.handle, |_| ());
         if let Some((_, thread)) = runner {
             thread.join();
         }
+        true
     }
 
     /// Handles a change of an EVD that is bound to the CNO.
