@@ -41,6 +41,9 @@ struct Peers {
     next_check: Nanos,
     /// Whether there may be connections with other processes.
     is_watching: bool,
+    /// Processes that the last check has found gone, as a bit for each slot. Their last
+    /// messages may have arrived after the packets of that round were taken.
+    leaving: u64,
 }
 
 impl Ucma {
@@ -243,9 +246,14 @@ impl Peers {
             self.next_check = now + CHECK_INTERVAL;
             // Looks at each connection, so not in every call.
             let others = state.cm.peers() & !(1 << (state.slot - 1));
-            let slots = (0..u64::BITS as u8).filter(|bit| others & 1 << bit != 0);
-            for slot in slots {
-                self.check(slot + 1, state, tx);
+            let before = core::mem::take(&mut self.leaving);
+            for slot in (0..u64::BITS as u8).filter(|bit| others & 1 << bit != 0) {
+                if tx.generation_of(slot + 1).is_none() && before & 1 << slot == 0 {
+                    self.leaving |= 1 << slot;
+                    self.next_check = now;
+                } else {
+                    self.check(slot + 1, state, tx);
+                }
             }
             self.is_watching = others != 0;
         }

@@ -324,6 +324,30 @@ fn a_process_that_exits_disconnects_and_does_not_end_waits() {
     assert_eq!(again.err(), Some(Errno(libc::EAGAIN)));
 }
 
+/// The rejection is written after the other side has taken the packets of a round, and before it
+/// checks whether the process is alive.
+#[test]
+fn the_last_message_of_a_process_counts_before_its_end() {
+    let mut world = World::new(Link::Ib);
+    let (client, server) = (world.open(1), world.open(2));
+    server.listener(TCP, 7471);
+    let active = client.routed(TCP, 7471);
+    client.connect(active, parameters(1, b"")).unwrap();
+    world.carry();
+    let request = server.expect(event::CONNECT_REQUEST, UID);
+    server.reject(request.id, b"no").unwrap();
+    world.processes[1].work(world.now, &mut Vec::new(), &mut world.wire);
+    world.kill(2);
+    let late = world.wire.queues.remove(&1);
+    world.now += SECOND;
+    world.processes[0].work(world.now, &mut Vec::new(), &mut world.wire);
+    world.wire.queues.extend(late.map(|late| (1, late)));
+    world.carry();
+    let rejected = client.expect(event::REJECTED, UID);
+    assert_eq!(rejected.status, 28);
+    assert_eq!(connection_of(&rejected).private_data[..2], *b"no");
+}
+
 #[test]
 fn in_stepped_mode_a_process_connects_to_itself_without_packets() {
     let world = World::with(Link::Ib, true, Duration::ZERO);
