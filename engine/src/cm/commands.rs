@@ -39,6 +39,8 @@ pub(super) enum Command {
     Abort(Token),
     /// As `Abort`, after a failure of the connection.
     Fail(Token),
+    /// Nothing: the commands before it are executed.
+    Flush(Option<Executed>),
     Stop,
 }
 

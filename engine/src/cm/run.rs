@@ -115,6 +115,7 @@ impl Sessions<'_> {
             }
             Command::Abort(token) => self.with(token, Session::abort),
             Command::Fail(token) => self.with(token, Session::fail),
+            Command::Flush(executed) => drop(executed),
             Command::Stop => (),
         }
     }

@@ -3,8 +3,9 @@
 use super::commands::{Command, CommandQueue, End, spawn};
 use super::wire::Network;
 use super::{CmError, ManagerOptions, run};
+use crate::sync::Mutex;
 use mio::Poll;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Once, OnceLock, Weak};
 use std::thread::JoinHandle;
 
 /// Keeps the thread running: every handle has one, the thread itself only a `Weak`.
@@ -47,7 +48,34 @@ impl Service {
             thread: Some(thread),
         });
         let _ = service.shared.service.set(Arc::downgrade(&service));
+        flush_at_exit(&service.shared.commands);
         Ok(service)
+    }
+}
+
+/// The command queues of this process.
+static QUEUES: Mutex<Vec<Weak<CommandQueue>>> = Mutex::new(Vec::new());
+
+/// Lets the process end only when the commands are executed: what a call has reported as done
+/// is then sent.
+fn flush_at_exit(commands: &Arc<CommandQueue>) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: a function without arguments, which stays as long as this library is loaded.
+        let _ = unsafe { libc::atexit(flush) };
+    });
+    let mut queues = QUEUES.lock();
+    queues.retain(|queue| queue.strong_count() > 0);
+    queues.push(Arc::downgrade(commands));
+}
+
+extern "C" fn flush() {
+    // A thread that starts a manager may hold the lock in a process that ends meanwhile.
+    let queues = QUEUES.try_lock().map(|queues| queues.clone());
+    for commands in queues.into_iter().flatten().filter_map(|it| it.upgrade()) {
+        if commands.here() {
+            let _ = commands.execute(true, |executed| Command::Flush(executed));
+        }
     }
 }
 

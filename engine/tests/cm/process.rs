@@ -90,8 +90,49 @@ fn rejecter() {
     unsafe { libc::_exit(0) };
 }
 
+#[test]
+#[ignore = "the other process of the test below"]
+fn leaver() {
+    let Ok(qualifier) = std::env::var(QUALIFIER) else {
+        return;
+    };
+    let manager = start();
+    let (connection, events) = connect(&manager, qualifier.parse().unwrap(), None);
+    events.assert_accepted();
+    connection.disconnect();
+    std::process::exit(0);
+}
+
+#[test]
+fn a_peer_that_disconnects_and_exits_at_once_has_disconnected() {
+    let host = Host::new();
+    for round in 0..10 {
+        let mut child = child("cm::process::leaver", host.qualifier);
+        let events = Arc::new(Events::default());
+        let request = host.requests.next();
+        let _connection = request.accept(parameters(2), b"", events.clone()).unwrap();
+        assert_eq!(events.next(), ConnectionEvent::Established);
+        assert_eq!(
+            events.next(),
+            ConnectionEvent::Disconnected,
+            "round {round}"
+        );
+        child.wait().unwrap();
+    }
+}
+
+/// Returns the qualifier that a child process prints.
+pub(crate) fn qualifier_of(child: &mut Child) -> u64 {
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let qualifier = lines.map(Result::unwrap).find_map(|line| {
+        let (_, number) = line.split_once(LISTENING)?;
+        Some(number.parse().unwrap())
+    });
+    qualifier.expect("a qualifier")
+}
+
 /// What the rejecter prints before its qualifier.
-const LISTENING: &str = "listening on ";
+pub(crate) const LISTENING: &str = "listening on ";
 
 /// A rejection has no event that a program could wait for.
 #[test]
@@ -103,12 +144,7 @@ fn a_peer_that_rejects_and_ends_at_once_has_rejected() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let qualifier = lines.map(Result::unwrap).find_map(|line| {
-            let (_, number) = line.split_once(LISTENING)?;
-            Some(number.parse().unwrap())
-        });
-        let (_connection, events) = connect(&manager, qualifier.expect("a qualifier"), None);
+        let (_connection, events) = connect(&manager, qualifier_of(&mut child), None);
         let event = events.next();
         let ConnectionEvent::PeerRejected { private_data } = event else {
             panic!("round {round}: {event:?}");

@@ -1,9 +1,10 @@
 //! Forked children that keep streams open, and processes without free descriptors.
 
-use crate::cm::process::{QUALIFIER, child};
-use crate::cm::support::{Events, Host, connect, local, parameters, target};
+use crate::cm::process::{LISTENING, QUALIFIER, child, program, qualifier_of};
+use crate::cm::support::{Events, Host, connect, local, parameters, start, target};
 use dat_engine::cm::{CmError, ConnectionEvent};
 use std::io::Write;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -93,4 +94,40 @@ fn requests_without_free_descriptors_are_served_later() {
         .wait()
         .unwrap();
     assert!(status.success());
+}
+
+#[test]
+#[ignore = "the other process of the test below"]
+fn accepter() {
+    if std::env::var(QUALIFIER).is_err() {
+        return;
+    }
+    let host = Host::new();
+    println!("{LISTENING}{}", host.qualifier);
+    let events = Arc::new(Events::default());
+    let request = host.requests.next();
+    let connection = request.accept(parameters(2), b"late", events).unwrap();
+    // Exiting drops no handles.
+    core::mem::forget(connection);
+    std::process::exit(0);
+}
+
+/// Over rdma_cm the kernel rejects for a process that ends before its requester is ready.
+#[test]
+fn a_peer_that_accepts_and_exits_at_once_has_accepted() {
+    let manager = start();
+    for round in 0..10 {
+        let mut child = program("cm::socket::process::accepter")
+            .env(QUALIFIER, "any")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (_connection, events) = connect(&manager, qualifier_of(&mut child), None);
+        let event = events.next();
+        let ConnectionEvent::Accepted { private_data, .. } = event else {
+            panic!("round {round}: {event:?}");
+        };
+        assert_eq!(private_data[..4], *b"late");
+        child.wait().unwrap();
+    }
 }
