@@ -74,7 +74,7 @@ extern "C" fn flush() {
     let queues = QUEUES.try_lock().map(|queues| queues.clone());
     for commands in queues.into_iter().flatten().filter_map(|it| it.upgrade()) {
         if commands.here() {
-            let _ = commands.execute(true, |executed| Command::Flush(executed));
+            let _ = commands.execute(true, Command::Flush);
         }
     }
 }
