@@ -6,15 +6,15 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 
 use dat_engine::cm::{
-    self, CmError, DeviceSink, DeviceWatch, ListenOn, Local, Manager, ManagerKind, ManagerOptions,
+    self, CmError, DeviceSink, DeviceWatch, Local, Manager, ManagerKind, ManagerOptions,
 };
 
 use super::Ia;
 use crate::error::{DatError, Result};
-use crate::options::CmChoice;
+use crate::options::{CmChoice, Options};
 use crate::per_process::PerProcess;
 use crate::status::{ReturnType, Subtype};
-use dat_engine::{Transport, TransportOptions};
+use dat_engine::{DeviceInfo, Transport};
 
 /// A manager, shared by the IAs that use it. Its thread ends with the last of them.
 pub(super) struct SharedManager {
@@ -56,20 +56,16 @@ pub(super) struct Chosen {
 
 /// A port, and the network interface that the configuration names for it.
 pub(super) struct Port<'a> {
-    pub(super) device: &'a str,
-    pub(super) transport: Transport,
+    pub(super) device: &'a DeviceInfo,
     pub(super) number: u8,
     /// The name of the interface, or one of its addresses.
     pub(super) interface: Option<&'a str>,
-    /// The addresses that service points listen on. A single address is also the address of the
-    /// port.
-    pub(super) listen_on: ListenOn,
-    pub(super) options: TransportOptions,
+    pub(super) options: &'a Options,
 }
 
 /// Starts the configured manager. By default that is rdma_cm where the port has an IP address of
 /// its own that the kernel serves, otherwise sockets.
-pub(super) fn choose(choice: CmChoice, port: &Port<'_>) -> Result<Chosen> {
+pub(super) fn choose(port: &Port<'_>) -> Result<Chosen> {
     // Without free descriptors, files look as if they did not exist, and another manager or address
     // would be chosen.
     const TO_LOOK: usize = 8;
@@ -80,14 +76,14 @@ pub(super) fn choose(choice: CmChoice, port: &Port<'_>) -> Result<Chosen> {
             format!("cannot look for a connection manager: {error}; see also `ulimit -n`"),
         ));
     }
-    port.listen_on.require_here().map_err(|error| {
+    port.options.listen.require_here().map_err(|error| {
         DatError::new(
             ReturnType::InvalidAddress,
             Subtype::InvalidAddressUnsupported,
             format!("the address of DAT_LISTEN or of the key listen: {error}"),
         )
     })?;
-    match choice {
+    match port.options.cm {
         CmChoice::Socket => port
             .start(ManagerKind::Socket)
             .map_err(|error| refused(ManagerKind::Socket, &error)),
@@ -99,14 +95,14 @@ pub(super) fn choose(choice: CmChoice, port: &Port<'_>) -> Result<Chosen> {
             .start(ManagerKind::Rdma)
             .inspect_err(|error| {
                 let cause = error.to_string().replace('\n', "; ");
-                tracing::debug!(device = port.device, cause, "rdma_cm cannot be used");
+                tracing::debug!(device = port.device.name, cause, "rdma_cm cannot be used");
             })
             .map_err(|error| (ManagerKind::Rdma, error))
             .or_else(|(manager, error)| match error {
                 // The manager would work at another time.
                 CmError::Resources(_) => Err((manager, error)),
                 // iWARP works with rdma_cm only.
-                _ if port.transport == Transport::Iwarp => Err((manager, error)),
+                _ if port.device.transport == Transport::Iwarp => Err((manager, error)),
                 _ => port
                     .start(ManagerKind::Socket)
                     .map_err(|error| (ManagerKind::Socket, error)),
@@ -117,23 +113,23 @@ pub(super) fn choose(choice: CmChoice, port: &Port<'_>) -> Result<Chosen> {
 
 impl Port<'_> {
     fn start(&self, kind: ManagerKind) -> Result<Chosen, CmError> {
-        if (kind, self.transport) == (ManagerKind::Socket, Transport::Iwarp) {
-            let device = self.device.to_owned();
+        let (device, transport) = (self.device.name.clone(), self.device.transport);
+        if (kind, transport) == (ManagerKind::Socket, Transport::Iwarp) {
             return Err(CmError::OnlyRdma { device });
         }
         let shared = SharedManager::get(kind)?;
         let address = match (self.named_address(), kind) {
             (Some(address), _) => address,
-            (None, ManagerKind::Socket) => shared.manager.local_address(self.device).ip(),
+            (None, ManagerKind::Socket) => shared.manager.local_address(&device).ip(),
             (None, ManagerKind::Rdma) => self.own_address()?,
         };
         let local = Local {
-            device: self.device.to_owned(),
-            transport: self.transport,
+            device,
+            transport,
             port: self.number,
             address,
-            listen_on: self.listen_on,
-            options: self.options,
+            listen_on: self.options.listen,
+            options: self.options.transport,
         };
         let departure = Arc::new(RemovalSink::default());
         let watch = shared.manager.watch_device(&local, departure.clone())?;
@@ -146,7 +142,8 @@ impl Port<'_> {
     }
 
     fn named_address(&self) -> Option<IpAddr> {
-        if let Some(address) = self.listen_on.address() {
+        // The only address that service points listen on is also that of the port.
+        if let Some(address) = self.options.listen.address() {
             return Some(address);
         }
         let interface = self.interface?;
@@ -157,15 +154,17 @@ impl Port<'_> {
     }
 
     fn own_address(&self) -> Result<IpAddr, CmError> {
+        let (device, number) = (&self.device.name, self.number);
         let found = match self.interface {
             Some(_) => None,
-            None => cm::own_address(self.device, self.number),
+            None => cm::own_address(device, number),
         };
         found.ok_or_else(|| {
-            let (device, number) = (self.device, self.number);
             CmError::NotServed(match self.interface {
                 Some(interface) => format!("the network interface {interface} has no IP address"),
-                None if self.transport == Transport::Iwarp => cm::why_no_address(device, number),
+                None if self.device.transport == Transport::Iwarp => {
+                    cm::why_no_address(device, number)
+                }
                 None => {
                     format!("the network interface of {device} port {number} has no IP address")
                 }

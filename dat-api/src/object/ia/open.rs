@@ -79,42 +79,23 @@ impl Ia {
         let port = device.port(instance.port)?;
 
         let place = Reservation::new().ok_or_else(exhausted)?;
-        let interface = instance.interface.as_deref();
-        let chosen = cm::choose(
-            options.cm,
-            &cm::Port {
-                device: &device.info().name,
-                transport: device.info().transport,
-                number: port.number,
-                interface,
-                listen_on: options.listen,
-                options: options.transport,
-            },
-        )?;
-        let ia = Self::assemble(request, place.handle(), device, &port, options, chosen)?;
-        Ok((place, ia))
-    }
-
-    fn assemble(
-        request: &OpenRequest<'_>,
-        handle: Handle,
-        device: Device,
-        port: &PortInfo,
-        options: Options,
-        chosen: Chosen,
-    ) -> Result<Arc<Self>> {
         let Chosen {
             shared: cm,
             local,
             departure,
             watch: device_watch,
-        } = chosen;
+        } = cm::choose(&cm::Port {
+            device: device.info(),
+            number: port.number,
+            interface: instance.interface.as_deref(),
+            options: &options,
+        })?;
         let address = SocketAddr::new(local.address, 0);
         let local_address = PeerAddress::new(address);
         let opening = Opening {
             request,
             device: &device,
-            port,
+            port: &port,
             manager: cm.manager(),
             address,
             local_address: local_address.address(),
@@ -124,7 +105,7 @@ impl Ia {
         let numa = describe::placement(&device, options.numa);
         let provider = opening.provider(&rules, numa);
         let ia = Arc::new(Self {
-            handle,
+            handle: place.handle(),
             process: std::process::id(),
             device,
             rules,
@@ -141,7 +122,7 @@ impl Ia {
             lost: AtomicBool::new(false),
         });
         departure.of(&ia);
-        Ok(ia)
+        Ok((place, ia))
     }
 
     /// Starts the threads.
