@@ -39,8 +39,8 @@ pub struct Rules {
     pub max_srq_segments: i32,
     /// The longest queue of requests with inline data, which makes requests larger.
     pub inline_depth: u32,
-    /// What its objects do where the DAT pages and the reference implementation differ; for
-    /// endpoints see [`Self::of_endpoint`].
+    /// What its objects do where the DAT pages and the reference implementation differ.
+    /// Endpoints on an SRQ are always strict.
     pub conformance: Conformance,
 }
 

@@ -19,7 +19,7 @@ const SPREAD: u64 = 12_743;
 /// are the port itself; all others share 12743 ports from 20011 on.
 ///
 /// Qualifiers that map to one port cannot be listened for at the same time on one
-/// host: the second listener fails with [`super::CmError::InUse`]. A request for
+/// host: the second listener fails with [`crate::cm::CmError::InUse`]. A request for
 /// one never reaches the listener of the other. Ports from 32768 on (by default)
 /// are also assigned to outgoing connections, so a listener on such a port may fail
 /// while one uses it, and for a minute after.
