@@ -77,8 +77,8 @@ call!(
     dat_cno_query,
     |cno: Pinned<Cno>, mask: DAT_CNO_PARAM_MASK, param: Out<DAT_CNO_PARAM>| {
         param.answer(mask, version::CNO_FIELDS, || {
-            let info = cno.query();
-            version::cno_param(bare(info.ia), described(info.agent.as_ref()))
+            let agent = described(cno.agent().as_ref());
+            version::cno_param(bare(cno.ia().handle()), agent)
         })
     }
 );

@@ -4,7 +4,6 @@
 //! from another thread). The thread of the CNO may end so ([`CallingThread`]); if an agent has been
 //! set by then, the thread is replaced.
 
-use core::fmt;
 use core::panic::AssertUnwindSafe;
 use std::panic::catch_unwind;
 use std::sync::Arc;
@@ -58,14 +57,6 @@ impl Agent {
     #[must_use]
     pub fn words(&self) -> [usize; 2] {
         self.words
-    }
-}
-
-impl fmt::Debug for Agent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Agent")
-            .field("words", &self.words)
-            .finish_non_exhaustive()
     }
 }
 

@@ -68,15 +68,6 @@ pub struct Cno {
 /// What a thread sleeps on, and the spin budget that the waits there have learned.
 type Waiter = (Arc<Blocker>, SpinBudget);
 
-/// The result of `dat_cno_query`.
-#[derive(Clone, Debug)]
-pub struct CnoInfo {
-    /// The IA it belongs to.
-    pub ia: Handle,
-    /// The agent that the next trigger calls, if there is one.
-    pub agent: Option<Agent>,
-}
-
 impl Cno {
     /// The functions that objects in lower modules call.
     pub(super) const UPCALLS: Upcalls = Upcalls {
@@ -123,13 +114,10 @@ impl Cno {
         &self.ia
     }
 
-    /// Returns its parameters.
+    /// Returns the agent that the next trigger calls, if there is one.
     #[must_use]
-    pub fn query(&self) -> CnoInfo {
-        CnoInfo {
-            ia: self.ia.handle(),
-            agent: self.table.lock().agent.clone(),
-        }
+    pub fn agent(&self) -> Option<Agent> {
+        self.table.lock().agent.clone()
     }
 
     /// Frees a CNO. Its agent is not called any more; the call waits for a running agent, unless it

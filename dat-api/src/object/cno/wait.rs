@@ -49,17 +49,18 @@ pub fn begin(cno: Handle, timeout: Timeout) -> Begun<Waiting> {
         Timeout::Micros(micros) => Deadline::from_micros(u64::from(micros)),
         Timeout::Infinite => Deadline::NEVER,
     };
-    let waiter = match cno.add_waiter() {
-        Ok(waiter) => waiter,
-        Err(refusal) => return Begun::Over(Err(refusal)),
-    };
-    poller.blocker = Some(Arc::clone(&waiter.0));
-    Begun::Waits(Waiting {
-        wait: SteppedWait::new(cno.ia.rules().wait, deadline),
-        counters: WaitCounters::default(),
-        waiter,
-        poller,
-    })
+    match cno.add_waiter() {
+        Err(refusal) => Begun::Over(Err(refusal)),
+        Ok(waiter) => {
+            poller.blocker = Some(Arc::clone(&waiter.0));
+            Begun::Waits(Waiting {
+                wait: SteppedWait::new(cno.ia.rules().wait, deadline),
+                counters: WaitCounters::default(),
+                waiter,
+                poller,
+            })
+        }
+    }
 }
 
 /// A wait in progress.
