@@ -186,6 +186,11 @@ impl Sessions<'_> {
 }
 
 impl Inbox for Sessions<'_> {
+    fn unanswered(&self) -> usize {
+        let sessions = self.entries.values();
+        sessions.filter(|entry| entry.session.is_pending()).count()
+    }
+
     fn request(
         &mut self,
         token: Token,

@@ -108,6 +108,11 @@ impl Session {
         }
     }
 
+    /// Returns whether it waits for the application's answer.
+    pub(super) fn is_pending(&self) -> bool {
+        matches!(self.state, State::Pending(_))
+    }
+
     /// Returns when [`Session::expire`] has to be called.
     pub(super) fn due(&self) -> Option<Instant> {
         self.deadline.into_iter().chain(self.pause).min()

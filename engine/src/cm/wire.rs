@@ -100,6 +100,9 @@ pub(super) trait Inbox {
     /// Lets a session handle everything that its wire has received, and an event for it.
     fn receive(&mut self, token: Token, event: Option<Event>);
 
+    /// Returns how many requests wait for the application's answer.
+    fn unanswered(&self) -> usize;
+
     /// Passes a request to the application.
     fn request(
         &mut self,

@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 
 /// The most connections accepted from one listener before others are served.
 const TURN: usize = 64;
+/// Unanswered requests leave one of this many descriptors free.
+const SPARE: usize = 16;
 /// How long to wait when no descriptor is left for a connection.
 const STARVED: Duration = Duration::from_millis(100);
 
@@ -35,6 +37,8 @@ pub(super) struct Acceptor {
     starved: bool,
     /// Whether the flood of silent connections was logged.
     crowded: bool,
+    /// Whether the last request was refused because too many are unanswered.
+    refuses: bool,
 }
 
 /// A connection without a request.
@@ -93,6 +97,7 @@ impl Acceptor {
             retries: Vec::new(),
             starved: false,
             crowded: false,
+            refuses: false,
         }
     }
 
@@ -108,8 +113,7 @@ impl Acceptor {
             match taken {
                 Ok((stream, peer)) => {
                     self.starved = false;
-                    let newest = usize::try_from(stream.as_raw_fd()).unwrap_or(usize::MAX);
-                    self.silent.resize(limit, newest);
+                    self.silent.resize(limit, descriptor_of(&stream));
                     self.welcome(stream, peer, &listener.listening, inbox);
                 }
                 Err(error) => match error.raw_os_error() {
@@ -177,7 +181,9 @@ impl Acceptor {
                 qualifier,
                 parameters,
                 private_data,
-            }) if qualifier == newcomer.listening.qualifier => {
+            }) if qualifier == newcomer.listening.qualifier
+                && self.may_wait(newcomer.stream.descriptor(), inbox) =>
+            {
                 let incoming = Incoming {
                     qualifier,
                     requester: newcomer.peer,
@@ -202,6 +208,20 @@ impl Acceptor {
         }
         newcomer.end();
         true
+    }
+
+    /// Returns whether the request that came with this descriptor may wait for its answer. Each
+    /// request keeps its descriptor until the application answers. If such requests take most
+    /// of the descriptors, the next ones are refused at once, so that some stay free.
+    fn may_wait(&mut self, newest: usize, inbox: &mut dyn Inbox) -> bool {
+        let limit = descriptors::limit();
+        let spare = (limit / SPARE).max(2);
+        let has_room = newest < limit.saturating_sub(spare) || inbox.unanswered() <= spare;
+        if !has_room && !self.refuses {
+            tracing::warn!("unanswered requests take most of the descriptors: others are refused");
+        }
+        self.refuses = !has_room;
+        has_room
     }
 
     /// Takes a connection out of the silent ones, which may make room for others.
@@ -296,6 +316,11 @@ impl Newcomer {
     fn end(self) {
         Box::new(self.stream).end();
     }
+}
+
+/// Returns the number of a stream's descriptor.
+pub(super) fn descriptor_of(stream: &TcpStream) -> usize {
+    usize::try_from(stream.as_raw_fd()).unwrap_or(usize::MAX)
 }
 
 /// Accepts a connection from one of the sockets. Starts with another socket at each

@@ -1,5 +1,6 @@
 //! The wire of a session: a stream, and the messages on it.
 
+use super::accept::descriptor_of;
 use super::frame::{self, Frame, Malformed, Reason};
 use super::network::Tcp;
 use super::open;
@@ -88,6 +89,10 @@ impl Stream {
             outbox: Vec::new(),
             frames: 0,
         }
+    }
+
+    pub(super) fn descriptor(&self) -> usize {
+        descriptor_of(&self.stream)
     }
 
     /// Reads the first message, which may be anything. Reports what is wrong with it to the

@@ -3,11 +3,11 @@
 
 use crate::cm::load::{Accepting, raise_descriptors};
 use crate::cm::process::{QUALIFIER, program};
-use crate::cm::support::{Events, TIMEOUT, connect, kind, local, loopback, start};
+use crate::cm::support::{Events, Host, TIMEOUT, connect, kind, local, loopback, start};
 use dat_engine::cm::{ConnectionEvent, ManagerKind};
 use socket2::SockRef;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::Arc;
@@ -27,13 +27,7 @@ fn child_under_attack() {
     if std::env::var_os(QUALIFIER).is_none() {
         return;
     }
-    // SAFETY: integers only; the calls read and write the struct in place.
-    unsafe {
-        let mut limit: libc::rlimit = std::mem::zeroed();
-        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
-        limit.rlim_cur = LIMIT;
-        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
-    }
+    limit_descriptors(LIMIT);
     let manager = start();
     let accepting = Arc::new(Accepting::default());
     let (_listener, qualifier) = manager.listen_any(&local(), accepting.clone()).unwrap();
@@ -52,6 +46,16 @@ fn child_under_attack() {
     });
 }
 
+fn limit_descriptors(most: u64) {
+    // SAFETY: integers only; the calls read and write the struct in place.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
+        limit.rlim_cur = most;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
+    }
+}
+
 /// The attacked program.
 struct Target {
     child: Child,
@@ -63,7 +67,11 @@ struct Target {
 
 impl Target {
     fn start() -> Self {
-        let mut command = program("cm::socket::flood::child_under_attack");
+        Self::running("cm::socket::flood::child_under_attack")
+    }
+
+    fn running(test: &str) -> Self {
+        let mut command = program(test);
         command.env(QUALIFIER, "0");
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -177,4 +185,67 @@ fn thousands_of_short_connections_leak_nothing() {
     }
     assert!(serve_one(&manager, &target) < BOUND);
     target.finish();
+}
+
+/// Holds every request, and rejects the oldest one for each line of its standard input.
+#[test]
+#[ignore = "run by the test below as a separate process"]
+fn child_that_holds() {
+    if std::env::var_os(QUALIFIER).is_none() {
+        return;
+    }
+    limit_descriptors(HOLDING);
+    let host = Host::new();
+    println!("{LISTENS}{}", host.qualifier);
+    for _ in std::io::stdin().lines() {
+        host.requests.next().reject(b"").unwrap();
+    }
+}
+
+/// The descriptor limit of a program that holds requests.
+const HOLDING: u64 = 128;
+
+/// Waits for the next event of any of these connections, which is then removed.
+fn next_of(all: &mut Vec<(dat_engine::cm::Connection, Arc<Events>)>) -> ConnectionEvent {
+    let begun = Instant::now();
+    loop {
+        for at in 0..all.len() {
+            if let Some(event) = all[at].1.events_seen.within(Duration::ZERO) {
+                all.remove(at);
+                return event;
+            }
+        }
+        assert!(begun.elapsed() < TIMEOUT, "no event");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn requests_that_leave_no_descriptors_are_answered_at_once() {
+    let mut target = Target::running("cm::socket::flood::child_that_holds");
+    let manager = start();
+    let connect = || connect(&manager, target.qualifier, None);
+    let begun = Instant::now();
+    let mut held: Vec<_> = (0..HOLDING).map(|_| connect()).collect();
+    // A sixteenth of the descriptors stays free.
+    for _ in 0..HOLDING / 16 {
+        assert_eq!(next_of(&mut held), ConnectionEvent::NonPeerRejected);
+    }
+    assert!(begun.elapsed() < BOUND);
+    // When the program has answered some, another may wait.
+    let rejected = ConnectionEvent::PeerRejected {
+        private_data: Vec::new(),
+    };
+    let mut stdin = target.stdin.take().unwrap();
+    stdin.write_all(&[b'\n'; 20]).unwrap();
+    let mut answered = 0;
+    while answered < 20 {
+        answered += usize::from(next_of(&mut held) == rejected);
+    }
+    let (_connection, events) = connect();
+    stdin.write_all(&[b'\n'; HOLDING as usize]).unwrap();
+    assert_eq!(events.next(), rejected);
+    // The program waits for more requests.
+    target.child.kill().unwrap();
+    target.child.wait().unwrap();
 }
