@@ -145,6 +145,20 @@ fn events_that_a_thread_leaves_end_its_next_wait() {
     }
 }
 
+/// The first wait takes no event.
+#[test]
+fn an_event_that_a_thread_leaves_ends_its_next_wait() {
+    for brings in [COMPLETE, POST] {
+        model(3, move || {
+            let simulated = Cno::new(false);
+            let other = in_thread(&simulated, move |simulated| brings(simulated, 0));
+            simulated.evd_for_one(0);
+            simulated.evd_for_one(0);
+            other.join().unwrap();
+        });
+    }
+}
+
 /// One thread never waits again: the other gets the event that is behind the first, whether it
 /// sleeps when the events come or not.
 #[test]
