@@ -43,6 +43,17 @@ pub enum Opcode {
 }
 
 impl Opcode {
+    /// Returns whether the operation is atomic.
+    #[must_use]
+    pub fn is_atomic(self) -> bool {
+        matches!(self, Self::AtomicCompareSwap | Self::AtomicFetchAdd)
+    }
+
+    /// Returns whether a remote address segment follows the control segment.
+    fn has_remote(self) -> bool {
+        matches!(self, Self::Write | Self::WriteImmediate | Self::Read) || self.is_atomic()
+    }
+
     /// Returns the operation with this code, if the device supports it.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
@@ -233,26 +244,15 @@ pub fn parse_connected(wqe: &[u8]) -> Result<(Control, Body<'_>), Malformed> {
     let mut position = SEGMENT;
     let mut remote = RemoteAddress::default();
     let mut atomic = None;
-    match opcode {
-        Opcode::Write
-        | Opcode::WriteImmediate
-        | Opcode::Read
-        | Opcode::AtomicCompareSwap
-        | Opcode::AtomicFetchAdd => {
-            let segment = segment(wqe, position)?;
-            remote = RemoteAddress {
-                address: be64(segment, 0),
-                key: be32(segment, 8),
-            };
-            position += SEGMENT;
-        }
-        Opcode::Nop
-        | Opcode::Send
-        | Opcode::SendImmediate
-        | Opcode::SendInvalidate
-        | Opcode::Umr => {}
+    if opcode.has_remote() {
+        let segment = segment(wqe, position)?;
+        remote = RemoteAddress {
+            address: be64(segment, 0),
+            key: be32(segment, 8),
+        };
+        position += SEGMENT;
     }
-    if matches!(opcode, Opcode::AtomicCompareSwap | Opcode::AtomicFetchAdd) {
+    if opcode.is_atomic() {
         let segment = segment(wqe, position)?;
         atomic = Some(Atomic {
             swap_add: be64(segment, 0),

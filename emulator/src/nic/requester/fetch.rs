@@ -252,10 +252,8 @@ impl Qp {
 /// Returns whether a QP of this service supports an operation.
 fn is_supported(service: Service, opcode: Opcode) -> bool {
     match opcode {
-        Opcode::Nop => true,
-        Opcode::Send | Opcode::SendImmediate => true,
-        Opcode::Write | Opcode::WriteImmediate => service != Service::Ud,
-        Opcode::Read | Opcode::AtomicCompareSwap | Opcode::AtomicFetchAdd => service == Service::Rc,
-        Opcode::SendInvalidate | Opcode::Umr => service != Service::Ud,
+        Opcode::Nop | Opcode::Send | Opcode::SendImmediate => true,
+        _ if opcode == Opcode::Read || opcode.is_atomic() => service == Service::Rc,
+        _ => service != Service::Ud,
     }
 }

@@ -269,7 +269,7 @@ impl Qp {
     ) -> Header {
         let operation = match request.operation {
             Some(Opcode::Read) => Operation::ReadRequest,
-            Some(Opcode::AtomicCompareSwap | Opcode::AtomicFetchAdd) => Operation::AtomicRequest,
+            Some(opcode) if opcode.is_atomic() => Operation::AtomicRequest,
             Some(Opcode::Write | Opcode::WriteImmediate) => Operation::Write,
             _ => Operation::Send,
         };
