@@ -4,7 +4,11 @@
 
 use core::fmt;
 
+use mlx5_rings::send::Head;
 pub use mlx5_rings::status::Status;
+use mlx5_rings::wire::WqeOpcode;
+
+use crate::request::SendOp;
 
 /// One completed request, successful or failed.
 #[repr(C)]
@@ -153,11 +157,57 @@ pub enum CompletionOp {
 }
 
 impl CompletionOp {
+    /// All operations, each at the index that is its number.
+    pub const ALL: [Self; 10] = {
+        use CompletionOp::*;
+        let all = [
+            Send,
+            Write,
+            Read,
+            Recv,
+            RecvWriteImm,
+            Nop,
+            Bind,
+            WriteImm,
+            FetchAdd,
+            CompareSwap,
+        ];
+        let mut at = 0;
+        while at < all.len() {
+            assert!(all[at] as usize == at);
+            at += 1;
+        }
+        all
+    };
+
+    /// Returns the operation of a request of the send queue, from the opcode of its WQE.
+    #[inline(always)]
+    #[must_use]
+    pub const fn of(opcode: WqeOpcode) -> Self {
+        match opcode {
+            WqeOpcode::Send | WqeOpcode::SendImm => Self::Send,
+            WqeOpcode::RdmaWrite => Self::Write,
+            WqeOpcode::RdmaWriteImm => Self::WriteImm,
+            WqeOpcode::RdmaRead => Self::Read,
+            WqeOpcode::AtomicFetchAdd => Self::FetchAdd,
+            WqeOpcode::AtomicCompareSwap => Self::CompareSwap,
+            WqeOpcode::Nop => Self::Nop,
+            WqeOpcode::Umr => Self::Bind,
+        }
+    }
+
     /// Returns whether it is an atomic operation.
     #[inline(always)]
     #[must_use]
     pub const fn is_atomic(self) -> bool {
         matches!(self, Self::FetchAdd | Self::CompareSwap)
+    }
+}
+
+impl From<SendOp> for CompletionOp {
+    #[inline(always)]
+    fn from(op: SendOp) -> Self {
+        Self::of(Head::of(op).opcode)
     }
 }
 

@@ -199,7 +199,7 @@ pub use mlx5_rings::wire::LONGEST_WINDOW;
 pub use path::PollerCounters;
 pub use queue::{Arrival, CompletionQueue, CompletionQueueHandle, CqOptions, CqeKind, CqeRef};
 pub use request::{
-    ATOMIC_BYTES, BindRequest, ListError, Message, PostError, RecvRequest, Segment, SendFlags,
-    SendOp, SendRequest,
+    AtomicOp, BindRequest, ListError, Message, PostError, RecvRequest, Segment, SendFlags, SendOp,
+    SendRequest,
 };
 pub use shared_queue::{SharedReceiveQueue, SharedReceiveQueueHandle, SrqOptions};

@@ -6,8 +6,7 @@
 //! Decision: `docs/decisions/011-cold-calls-get-copies.md`
 
 pub use mlx5_rings::request::{
-    ATOMIC_BYTES, ListError, Message, PostError, RecvRequest, Segment, SendFlags, SendOp,
-    SendRequest,
+    AtomicOp, ListError, Message, PostError, RecvRequest, Segment, SendFlags, SendOp, SendRequest,
 };
 
 use crate::control::WindowTarget;

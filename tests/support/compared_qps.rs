@@ -9,6 +9,7 @@ use dat_engine::{Access, SendFlags};
 use super::behaviour::Behaviour;
 use super::cqe_writer::{Cqe, CqeWriter};
 use super::libmlx5::Answer;
+use super::operations::opcode;
 use super::rings::{Place, Rings, Seen};
 use super::side::{Memory, Refused, Side};
 use super::store_tracer::StoreTracer;
@@ -162,7 +163,7 @@ impl ComparedQps {
         );
         let posted = ours.map_or_else(|refused| refused.posted, |()| list.len());
         for work in &list[..posted] {
-            let (counter, signaled, opcode) = (self.next as u16, work.signaled(), work.opcode());
+            let (counter, signaled, opcode) = (self.next as u16, work.signaled(), opcode(work.op));
             self.sends.push_back(Outstanding {
                 counter,
                 signaled,

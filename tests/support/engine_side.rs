@@ -1,14 +1,14 @@
 //! An end driven by the engine.
 
 use dat_engine::{
-    Access, BindRequest, Completion, CompletionFlags, CompletionOp, CompletionQueue,
-    ConnectOptions, CqOptions, CqeSize, Device, Endpoint, EndpointAddress, EndpointOptions,
-    LinkLayer, ListError, MemoryWindow, ProtectionDomain, RegisteredBuffer, SharedReceiveQueue,
-    SrqOptions, WindowTarget,
+    Access, BindRequest, Completion, CompletionFlags, CompletionQueue, ConnectOptions, CqOptions,
+    CqeSize, Device, Endpoint, EndpointAddress, EndpointOptions, LinkLayer, ListError,
+    MemoryWindow, ProtectionDomain, RegisteredBuffer, SharedReceiveQueue, SrqOptions, WindowTarget,
 };
 
 use super::iwarp::is_iwarp;
 use super::libmlx5::{Answer, Link, Peer, Shape};
+use super::operations;
 use super::side::{Memory, Refused, Side, options};
 use super::traffic::most_inline;
 use super::work::{BindWork, RecvWork, SendWork, WindowKeys};
@@ -261,17 +261,8 @@ fn refused(result: Result<(), ListError>) -> Result<(), Refused> {
 /// verbs leaves undefined.
 pub fn answer(completion: &Completion) -> Answer {
     let good = completion.status.is_success();
-    let (opcode, has_length) = match completion.op {
-        CompletionOp::Send => (0, false),
-        CompletionOp::Write | CompletionOp::WriteImm => (1, false),
-        CompletionOp::Read => (2, true),
-        CompletionOp::Recv => (128, true),
-        CompletionOp::RecvWriteImm => (129, true),
-        CompletionOp::CompareSwap => (3, true),
-        CompletionOp::FetchAdd => (4, true),
-        CompletionOp::Bind => (5, false),
-        CompletionOp::Nop => unreachable!("verbs has no marker"),
-    };
+    let opcode = operations::wc_opcode(completion.op);
+    let has_length = operations::has_length(opcode);
     let with_imm = completion.flags.contains(CompletionFlags::WITH_IMM);
     Answer {
         wr_id: completion.wr_id,

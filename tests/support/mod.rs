@@ -8,6 +8,7 @@ pub mod engine_side;
 pub mod fixture;
 pub mod iwarp;
 pub mod libmlx5;
+pub mod operations;
 pub mod pair;
 pub mod reference_side;
 pub mod rings;

@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
-use dat_engine::{ATOMIC_BYTES, Access, RecvRequest, Segment, SendFlags, SendOp, SendRequest};
+use dat_engine::{Access, AtomicOp, RecvRequest, Segment, SendFlags, SendOp, SendRequest};
 use proptest::collection::vec;
 use proptest::prelude::*;
+
+use super::operations::any_op;
 
 /// A send request that owns its segments.
 #[derive(Clone, Debug)]
@@ -39,7 +41,7 @@ impl SendWork {
     /// the format.
     pub fn wqebbs(&self) -> u32 {
         let remote = !matches!(self.op, SendOp::Send | SendOp::SendImm(_));
-        let operands = self.op.atomic().is_some();
+        let operands = matches!(self.op, SendOp::Atomic { .. });
         let bytes: u32 = self.segments.iter().map(|segment| segment.length).sum();
         let data = if !self.flags.contains(SendFlags::INLINE) {
             self.segments
@@ -52,20 +54,6 @@ impl SendWork {
             (4 + bytes).div_ceil(16)
         };
         (1 + u32::from(remote) + u32::from(operands) + data).div_ceil(4)
-    }
-
-    /// Returns the `MLX5_OPCODE_*` that the completion reports.
-    pub fn opcode(&self) -> u8 {
-        match self.op {
-            SendOp::Send => 0x0a,
-            SendOp::SendImm(_) => 0x0b,
-            SendOp::Write { .. } => 0x08,
-            SendOp::WriteImm { .. } => 0x09,
-            SendOp::Read { .. } => 0x10,
-            SendOp::CompareSwap { .. } => 0x11,
-            SendOp::FetchAdd { .. } => 0x12,
-            SendOp::Nop => 0x00,
-        }
     }
 }
 
@@ -116,39 +104,17 @@ pub struct Bounds {
 /// Generates any send request within the bounds. Only inline data must exist:
 /// addresses, lengths and keys are numbers until a device uses them.
 pub fn any_send(bounds: Bounds) -> impl Strategy<Value = SendWork> {
-    let remote = || (any::<u64>(), any::<u32>());
-    let op = prop_oneof![
-        3 => Just(SendOp::Send),
-        1 => any::<u32>().prop_map(SendOp::SendImm),
-        2 => remote().prop_map(|(remote_addr, rkey)| SendOp::Write { remote_addr, rkey }),
-        1 => (remote(), any::<u32>())
-            .prop_map(|((remote_addr, rkey), imm)| SendOp::WriteImm { remote_addr, rkey, imm }),
-        1 => remote().prop_map(|(remote_addr, rkey)| SendOp::Read { remote_addr, rkey }),
-        1 => (remote(), any::<u64>()).prop_map(|((remote_addr, rkey), add)| SendOp::FetchAdd {
-            remote_addr: remote_addr & !7,
-            rkey,
-            add,
-        }),
-        1 => (remote(), any::<u64>(), any::<u64>()).prop_map(
-            |((remote_addr, rkey), compare, swap)| SendOp::CompareSwap {
-                remote_addr: remote_addr & !7,
-                rkey,
-                compare,
-                swap,
-            }
-        ),
-    ];
     let flags = any::<u8>().prop_map(SendFlags::from_bits_truncate);
-    (any::<u64>(), op, flags).prop_flat_map(move |(wr_id, op, mut flags)| {
+    (any::<u64>(), any_op(), flags).prop_flat_map(move |(wr_id, op, mut flags)| {
         if op.fills_segments() {
             flags.remove(SendFlags::INLINE);
         }
         let segments = if flags.contains(SendFlags::INLINE) {
             inline_segments(bounds).boxed()
-        } else if op.atomic().is_some() {
+        } else if matches!(op, SendOp::Atomic { .. }) {
             let eight = |(addr, lkey)| Segment {
                 addr,
-                length: ATOMIC_BYTES,
+                length: AtomicOp::BYTES,
                 lkey,
             };
             vec((any::<u64>(), any::<u32>()).prop_map(eight), 1).boxed()

@@ -1,7 +1,7 @@
 //! Atomic operations between two ends: what they leave in the peer's memory, what they
 //! bring back, and which are refused.
 
-use dat_engine::{ATOMIC_BYTES, PostError, Segment, SendFlags, SendOp, SendRequest, Status};
+use dat_engine::{AtomicOp, PostError, Segment, SendFlags, SendOp, SendRequest, Status};
 
 use crate::support::fixture::Fixture;
 use crate::support::libmlx5::{Link, Shape};
@@ -39,12 +39,18 @@ fn between_all(case: impl Fn(&mut Pair)) {
 
 /// The first end posts an atomic operation on `before` in the peer's memory. Returns the
 /// bits that came back, and those in the peer's memory.
-fn executed(pair: &mut Pair, op: SendOp, before: u64) -> [u64; 2] {
+fn executed(pair: &mut Pair, op: AtomicOp, before: u64) -> [u64; 2] {
     let number = |bytes: Vec<u8>| u64::from_ne_bytes(bytes.try_into().expect("8 bytes"));
     pair[1].memory().write(THERE, &before.to_ne_bytes());
     pair[1].memory().write(THERE + 8, &KEPT);
     pair[0].memory().write(HERE + 8, &KEPT);
-    let segment = pair[0].memory().segment(HERE, ATOMIC_BYTES as usize);
+    let segment = pair[0].memory().segment(HERE, AtomicOp::BYTES as usize);
+    let there = pair[1].memory();
+    let op = SendOp::Atomic {
+        remote_addr: there.addr() + THERE as u64,
+        rkey: there.rkey(),
+        op,
+    };
     pair[0].send(work(7, op, segment));
     pair.system.after_doorbell();
     pair.system.run();
@@ -52,7 +58,7 @@ fn executed(pair: &mut Pair, op: SendOp, before: u64) -> [u64; 2] {
     assert_eq!(answers.len(), 1);
     let answer = &answers[0];
     assert_eq!((answer.wr_id, answer.status), (7, OK));
-    assert_eq!(answer.byte_len, Some(ATOMIC_BYTES));
+    assert_eq!(answer.byte_len, Some(AtomicOp::BYTES));
     assert_eq!(pair[0].memory().read(HERE + 8, 8), KEPT);
     assert_eq!(pair[1].memory().read(THERE + 8, 8), KEPT);
     [
@@ -66,13 +72,8 @@ const OK: u32 = Status::Success.ibv_wc_status();
 #[test]
 fn fetch_and_add_returns_the_bits_before_and_wraps() {
     between_all(|pair| {
-        let (remote_addr, rkey) = place(pair);
         for (before, add) in [(0x0102_0304_0506_0708, 0x10), (u64::MAX - 1, 5)] {
-            let op = SendOp::FetchAdd {
-                remote_addr,
-                rkey,
-                add,
-            };
+            let op = AtomicOp::FetchAdd(add);
             let after = before.wrapping_add(add);
             assert_eq!(executed(pair, op, before), [before, after]);
         }
@@ -82,35 +83,24 @@ fn fetch_and_add_returns_the_bits_before_and_wraps() {
 #[test]
 fn compare_and_swap_replaces_only_equal_bits() {
     between_all(|pair| {
-        let (remote_addr, rkey) = place(pair);
         let (before, swap) = (0x1122_3344_5566_7788, 0x99aa_bbcc_ddee_ff00);
         for (compare, after) in [(before, swap), (before ^ 1, before), (!before, before)] {
-            let op = SendOp::CompareSwap {
-                remote_addr,
-                rkey,
-                compare,
-                swap,
-            };
+            let op = AtomicOp::CompareSwap { compare, swap };
             assert_eq!(executed(pair, op, before), [before, after]);
         }
     });
-}
-
-fn place(pair: &Pair) -> (u64, u32) {
-    let memory = pair[1].memory();
-    (memory.addr() + THERE as u64, memory.rkey())
 }
 
 #[test]
 fn memory_without_the_right_refuses_atomic_operations() {
     between_all(|pair| {
         let read_only = pair[1].read_only_memory();
-        let op = SendOp::FetchAdd {
+        let op = SendOp::Atomic {
             remote_addr: read_only.addr(),
             rkey: read_only.rkey(),
-            add: 1,
+            op: AtomicOp::FetchAdd(1),
         };
-        let segment = pair[0].memory().segment(HERE, ATOMIC_BYTES as usize);
+        let segment = pair[0].memory().segment(HERE, AtomicOp::BYTES as usize);
         pair[0].send(work(7, op, segment));
         pair.system.after_doorbell();
         pair.system.run();
@@ -142,10 +132,10 @@ fn unaligned_and_short_memory_is_refused_at_the_post() {
     ] {
         let request = SendRequest {
             wr_id: 1,
-            op: SendOp::FetchAdd {
+            op: SendOp::Atomic {
                 remote_addr,
                 rkey,
-                add: 1,
+                op: AtomicOp::FetchAdd(1),
             },
             flags: SendFlags::SIGNALED,
             segments: &segments,

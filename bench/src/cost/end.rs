@@ -1,5 +1,7 @@
 //! The trait of the measured interfaces, and the sizes that all of them use.
 
+use dat_engine::AtomicOp;
+
 use crate::failure::Failure;
 
 /// Bytes of a message, if the caller can choose whether it is inline.
@@ -27,12 +29,10 @@ pub(super) const COMPLETIONS: u32 = 1024;
 /// completion has an error status.
 pub(super) const POLL_FAILED: usize = usize::MAX;
 
-/// An atomic operation.
+/// An operation that uDAPL 2.0 has as an extension.
 #[derive(Clone, Copy)]
-pub(super) enum Atomic {
-    FetchAdd,
-    CompareSwap,
-    /// An RDMA write with immediate data, which is posted in the same way.
+pub(super) enum Extension {
+    Atomic(AtomicOp),
     WriteImmediate,
 }
 
@@ -68,10 +68,8 @@ pub(super) trait End {
     fn read(&mut self, cookie: u64) -> bool;
     /// Returns whether the interface has atomic operations on this device.
     fn has_atomics(&self) -> bool;
-    /// Posts a fetch-and-add.
-    fn fetch_add(&mut self, cookie: u64) -> bool;
-    /// Posts a compare-and-swap.
-    fn compare_swap(&mut self, cookie: u64) -> bool;
+    /// Posts an atomic operation.
+    fn atomic(&mut self, cookie: u64, op: AtomicOp) -> bool;
     /// Posts an RDMA write with immediate data. It is not measured.
     fn write_immediate(&mut self, _cookie: u64) -> bool {
         false

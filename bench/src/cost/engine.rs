@@ -1,7 +1,7 @@
 //! The engine as a measured interface.
 
 use dat_engine::{
-    Access, Completion, CompletionQueue, ConnectOptions, CqOptions, Device, Endpoint,
+    Access, AtomicOp, Completion, CompletionQueue, ConnectOptions, CqOptions, Device, Endpoint,
     EndpointOptions, ProtectionDomain, RecvRequest, RegisteredBuffer, Segment, SendFlags, SendOp,
     SendRequest, SharedReceiveQueue, SharedReceiveQueueHandle, SrqOptions, ThreadMode,
 };
@@ -299,23 +299,12 @@ impl<S: Source> End for EngineEnd<S> {
     }
 
     #[inline(always)]
-    fn fetch_add(&mut self, wr_id: u64) -> bool {
-        let op = SendOp::FetchAdd {
-            remote_addr: self.remote_addr,
-            rkey: self.rkey,
-            add: 1,
-        };
-        self.post(wr_id, op, SendFlags::SIGNALED, self.atomic)
-    }
-
-    #[inline(always)]
-    fn compare_swap(&mut self, wr_id: u64) -> bool {
-        let op = SendOp::CompareSwap {
-            remote_addr: self.remote_addr,
-            rkey: self.rkey,
-            compare: wr_id,
-            swap: 1,
-        };
+    fn atomic(&mut self, wr_id: u64, op: AtomicOp) -> bool {
+        let &mut Self {
+            remote_addr, rkey, ..
+        } = self;
+        #[rustfmt::skip]
+        let op = SendOp::Atomic { remote_addr, rkey, op };
         self.post(wr_id, op, SendFlags::SIGNALED, self.atomic)
     }
 

@@ -1,5 +1,9 @@
 //! The measured operations.
 
+use dat_engine::AtomicOp;
+
+use super::end::End;
+
 /// An operation of the data path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
@@ -81,6 +85,34 @@ impl Operation {
         self.names().1
     }
 
+    /// The requests for which the peer posts nothing.
+    pub(super) const ONE_SIDED: [Self; 4] =
+        [Self::Write, Self::Read, Self::FetchAdd, Self::CompareSwap];
+
+    pub(super) fn is_atomic(self) -> bool {
+        matches!(self, Self::FetchAdd | Self::CompareSwap)
+    }
+
+    /// Returns the operation that polls the completions of [`Self::ONE_SIDED`], if it is measured.
+    pub(super) fn poll(self) -> Option<Self> {
+        (self == Self::FetchAdd).then_some(Self::PollFetchAdd)
+    }
+
+    /// Posts `count` requests of [`Self::ONE_SIDED`], each operation in a loop of its own, because
+    /// in a program the operation is a constant. Returns whether all posts succeeded.
+    #[inline(always)]
+    pub(super) fn post_all<E: End>(self, end: &mut E, count: u32) -> bool {
+        match self {
+            Self::Write => post_all(count, |at| end.write(at)),
+            Self::Read => post_all(count, |at| end.read(at)),
+            Self::FetchAdd => post_all(count, |at| end.atomic(at, AtomicOp::FetchAdd(1))),
+            Self::CompareSwap => post_all(count, |compare| {
+                end.atomic(compare, AtomicOp::CompareSwap { compare, swap: 1 })
+            }),
+            _ => false,
+        }
+    }
+
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::PostRecv => ("post_recv", "post_recv, single"),
@@ -117,4 +149,10 @@ impl Operation {
     pub(super) fn from_key(key: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.key() == key)
     }
+}
+
+/// Posts `count` times. Returns whether all posts succeeded.
+#[inline(always)]
+pub(super) fn post_all(count: u32, mut post: impl FnMut(u64) -> bool) -> bool {
+    (0..count).all(|at| post(u64::from(at)))
 }

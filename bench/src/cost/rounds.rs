@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use super::asleep::Sleeper;
 use super::end::{End, Interface, POLL_FAILED};
 use super::meter::Meter;
-use super::operation::{BATCH, LIST, Operation};
+use super::operation::{BATCH, LIST, Operation, post_all};
 use crate::failure::Failure;
 use crate::nic::Nic;
 
@@ -77,15 +77,13 @@ impl<I: Interface> Rounds<I> {
         bench.sends(near, far, Batched, false, Operation::SendList)?;
         bench.sends(near, far, Single, true, Operation::SendInline)?;
         bench.sends(near, far, Batched, true, Operation::SendInlineList)?;
-        bench.others(near, Operation::Write, None, I::Own::write)?;
-        bench.others(near, Operation::Read, None, I::Own::read)?;
-        if near.has_atomics() {
-            let poll = Some(Operation::PollFetchAdd);
-            bench.others(near, Operation::FetchAdd, poll, I::Own::fetch_add)?;
-            bench.others(near, Operation::CompareSwap, None, I::Own::compare_swap)?;
-            if I::Own::IMMEDIATES {
-                bench.immediates(near, far)?;
+        for operation in Operation::ONE_SIDED {
+            if near.has_atomics() || !operation.is_atomic() {
+                bench.others(near, operation)?;
             }
+        }
+        if near.has_atomics() && I::Own::IMMEDIATES {
+            bench.immediates(near, far)?;
         }
         if I::Own::WAITS {
             bench.waits(near, far)?;
@@ -331,23 +329,18 @@ impl Bench<'_> {
         self.polls(Batching::Single, E::BATCHES, operation, near, poll, poll)
     }
 
-    /// Measures requests for which the far end posts nothing, and with `poll` their completions.
-    fn others<E: End>(
-        &mut self,
-        near: &mut E,
-        operation: Operation,
-        poll: Option<Operation>,
-        post: impl Fn(&mut E, u64) -> bool,
-    ) -> Result<(), Failure> {
+    /// Measures requests of [`Operation::ONE_SIDED`], and their completions if [`Operation::poll`]
+    /// says so.
+    fn others<E: End>(&mut self, near: &mut E, operation: Operation) -> Result<(), Failure> {
         let count = self.count;
         self.nic.hold()?;
         let mut good = true;
         self.meter.measure(operation, count, &mut || {
-            good = post_all(count, |at| post(near, at));
+            good = operation.post_all(near, count);
         });
         posted(good, "requests")?;
         self.nic.release();
-        let Some(poll) = poll else {
+        let Some(poll) = operation.poll() else {
             return take(count, self.nic, || near.finished()).map(drop);
         };
         self.nic.drain_and_hold()?;
@@ -379,12 +372,6 @@ impl Bench<'_> {
             ))
         }
     }
-}
-
-/// Posts `count` times. Returns whether all posts succeeded.
-#[inline(always)]
-fn post_all(count: u32, mut post: impl FnMut(u64) -> bool) -> bool {
-    (0..count).all(|at| post(u64::from(at)))
 }
 
 /// Converts the result of posts that the queues have room for.

@@ -176,15 +176,6 @@ impl<const SHARED: bool> RustEnd<SHARED> {
     fn write_target(&self) -> RemoteSegment {
         self.memory.remote(TARGET..TARGET + LONGER as usize)
     }
-
-    #[inline(always)]
-    fn atomic(&mut self, cookie: u64, op: AtomicOp) -> bool {
-        let segment = self.memory.segment(IN..IN + ATOMIC as usize);
-        let flags = CompletionFlags::empty();
-        self.endpoint
-            .post_atomic(op, segment, cookie, self.target, flags)
-            .is_ok()
-    }
 }
 
 impl<const SHARED: bool> End for RustEnd<SHARED> {
@@ -255,17 +246,12 @@ impl<const SHARED: bool> End for RustEnd<SHARED> {
     }
 
     #[inline(always)]
-    fn fetch_add(&mut self, cookie: u64) -> bool {
-        self.atomic(cookie, AtomicOp::FetchAdd(1))
-    }
-
-    #[inline(always)]
-    fn compare_swap(&mut self, cookie: u64) -> bool {
-        let op = AtomicOp::CompareSwap {
-            compare: cookie,
-            swap: 1,
-        };
-        self.atomic(cookie, op)
+    fn atomic(&mut self, cookie: u64, op: AtomicOp) -> bool {
+        let segment = self.memory.segment(IN..IN + ATOMIC as usize);
+        let flags = CompletionFlags::empty();
+        self.endpoint
+            .post_atomic(op, segment, cookie, self.target, flags)
+            .is_ok()
     }
 
     #[inline(always)]

@@ -3,6 +3,7 @@
 use std::mem::zeroed;
 use std::ptr::{NonNull, null_mut};
 
+use dat_engine::AtomicOp;
 use dv_sys::inline::dv_reg_mr;
 use dv_sys::verbs::{
     atomic_t, ibv_access_flags as Access, ibv_ack_cq_events, ibv_comp_channel, ibv_cq,
@@ -314,17 +315,15 @@ impl<const SHARED: bool> End for VerbsEnd<SHARED> {
         self.has_atomics
     }
 
+    /// The operands are those of the prepared request.
     #[inline(always)]
-    fn fetch_add(&mut self, cookie: u64) -> bool {
-        self.fetch_add.wr_id = cookie;
-        let request = &raw mut self.fetch_add;
-        self.post_send(request)
-    }
-
-    #[inline(always)]
-    fn compare_swap(&mut self, cookie: u64) -> bool {
-        self.compare_swap.wr_id = cookie;
-        let request = &raw mut self.compare_swap;
+    fn atomic(&mut self, cookie: u64, op: AtomicOp) -> bool {
+        let request = match op {
+            AtomicOp::FetchAdd(_) => &mut self.fetch_add,
+            AtomicOp::CompareSwap { .. } => &mut self.compare_swap,
+        };
+        request.wr_id = cookie;
+        let request = &raw mut *request;
         self.post_send(request)
     }
 

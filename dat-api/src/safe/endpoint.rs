@@ -449,22 +449,12 @@ impl Endpoint {
         let segments = [segment];
         self.kept.keep(&segments);
         let remote = remote.into();
-        let remote = || remote;
         // SAFETY: as in `post_recv`.
         checked(unsafe {
             let (count, at) = posted(&segments);
-            match op {
-                AtomicOp::FetchAdd(add) => {
-                    let kind = kind::FetchAdd(remote, add);
-                    self.ep
-                        .post_with::<OwnCodes>(kind, count, at, cookie, flags)
-                }
-                AtomicOp::CompareSwap { compare, swap } => {
-                    let kind = kind::CompareSwap(remote, compare, swap);
-                    self.ep
-                        .post_with::<OwnCodes>(kind, count, at, cookie, flags)
-                }
-            }
+            let kind = kind::Atomic(|| remote, || op);
+            self.ep
+                .post_with::<OwnCodes>(kind, count, at, cookie, flags)
         })
     }
 }

@@ -1,5 +1,6 @@
 //! Events.
 
+use super::ExtendedOperation;
 use crate::handle::Handle;
 
 /// An event taken from an EVD; at most a cache line.
@@ -180,20 +181,4 @@ pub enum DtoOperation {
     RdmaWrite = 1,
     RdmaRead = 2,
     Receive = 3,
-}
-
-/// The operation of an extended data transfer, with the numbers of DAT 2.0's `DAT_IB_DTOS`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum ExtendedOperation {
-    /// An RDMA write with immediate data.
-    RdmaWriteImmed = 8,
-    /// A receive that the peer's RDMA write with immediate data has taken. Its memory is untouched.
-    RecvImmed = 9,
-    /// A fetch-and-add.
-    FetchAdd = 10,
-    /// A compare-and-swap.
-    CmpSwap = 11,
-    /// A receive of a message with immediate data.
-    RecvMsgImmed = 12,
 }

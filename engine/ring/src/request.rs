@@ -5,6 +5,8 @@
 
 use core::fmt;
 
+pub use crate::wire::AtomicOp;
+
 /// One piece of registered memory. The layout is that of `ibv_sge`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +31,10 @@ pub struct Message {
 }
 
 /// The operation of a [`SendRequest`].
+///
+/// The representation gives it a tag of its own. A tag in the spare values of the tag of
+/// [`AtomicOp`] would be read where the operation is a constant, except for its operands.
+#[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendOp {
     /// Deliver to the peer's next receive.
@@ -58,31 +64,17 @@ pub enum SendOp {
         /// The peer's key for that memory.
         rkey: u32,
     },
-    /// Add to 64 bits of the peer's memory, atomically. The bits before the addition
-    /// go to the segment. Both are in host byte order.
+    /// Change 64 bits of the peer's memory atomically.
     ///
-    /// Atomic operations have one segment of [`ATOMIC_BYTES`], and a remote address
-    /// that is a multiple of [`ATOMIC_BYTES`].
-    FetchAdd {
+    /// Atomic operations have one segment of [`AtomicOp::BYTES`], and a remote address
+    /// that is a multiple of [`AtomicOp::BYTES`].
+    Atomic {
         /// Where, in the peer's address space.
         remote_addr: u64,
         /// The peer's key for that memory.
         rkey: u32,
-        /// What to add; the sum wraps.
-        add: u64,
-    },
-    /// Replace 64 bits of the peer's memory if they equal a value, atomically. The
-    /// bits before go to the segment, whether they were replaced or not. All are in
-    /// host byte order.
-    CompareSwap {
-        /// Where, in the peer's address space.
-        remote_addr: u64,
-        /// The peer's key for that memory.
-        rkey: u32,
-        /// The value that is replaced.
-        compare: u64,
-        /// The value that replaces it.
-        swap: u64,
+        /// How.
+        op: AtomicOp,
     },
     /// A marker, which sends nothing to the peer. Like every request it
     /// completes after all requests posted before it, and it is always
@@ -90,32 +82,13 @@ pub enum SendOp {
     Nop,
 }
 
-/// The bytes that an atomic operation changes, and brings to its segment.
-pub const ATOMIC_BYTES: u32 = 8;
-
 impl SendOp {
-    /// Returns the address in the peer's memory of an atomic operation, and its key;
-    /// `None` for any other operation.
-    #[inline(always)]
-    #[must_use]
-    pub const fn atomic(self) -> Option<(u64, u32)> {
-        match self {
-            Self::FetchAdd {
-                remote_addr, rkey, ..
-            }
-            | Self::CompareSwap {
-                remote_addr, rkey, ..
-            } => Some((remote_addr, rkey)),
-            _ => None,
-        }
-    }
-
     /// Returns whether the operation fills its segments: a read or an atomic
     /// operation, which have nothing to copy inline.
     #[inline(always)]
     #[must_use]
     pub const fn fills_segments(self) -> bool {
-        matches!(self, Self::Read { .. }) || self.atomic().is_some()
+        matches!(self, Self::Read { .. } | Self::Atomic { .. })
     }
 }
 
@@ -163,19 +136,22 @@ impl SendRequest<'_> {
         self.flags.contains(SendFlags::INLINE) && !self.op.fills_segments()
     }
 
-    /// Checks the memory of an atomic operation, whose remote address is
-    /// `remote_addr`.
+    /// Checks an atomic operation; any other request passes. `supported` says whether the device
+    /// has atomic operations.
     ///
     /// # Errors
-    /// [`PostError::BadAtomic`]
-    #[inline]
-    pub fn check_atomic(&self, remote_addr: u64) -> Result<(), PostError> {
+    /// [`PostError::NoAtomics`], [`PostError::BadAtomic`]
+    #[inline(always)]
+    pub fn check_atomic(&self, supported: bool) -> Result<(), PostError> {
+        const BYTES: u32 = AtomicOp::BYTES;
+        let SendOp::Atomic { remote_addr, .. } = self.op else {
+            return Ok(());
+        };
+        if !supported {
+            return Err(PostError::NoAtomics);
+        }
         match self.segments {
-            [segment]
-                if segment.length == ATOMIC_BYTES && remote_addr % u64::from(ATOMIC_BYTES) == 0 =>
-            {
-                Ok(())
-            }
+            [segment] if segment.length == BYTES && remote_addr % u64::from(BYTES) == 0 => Ok(()),
             _ => Err(PostError::BadAtomic),
         }
     }

@@ -21,6 +21,7 @@ use crate::{Credits, RingSize};
 
 use consumer::Entry;
 pub use consumer::{Retired, SendConsumer};
+pub use encode::Head;
 
 mod bind;
 mod consumer;

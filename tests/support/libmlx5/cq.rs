@@ -9,6 +9,7 @@ use dv_sys::mlx5dv::*;
 use dv_sys::verbs::*;
 
 use super::{Context, checked, errno};
+use crate::support::operations;
 
 /// A completion channel.
 pub struct Channel {
@@ -213,14 +214,7 @@ impl Cq {
 /// (`ibv_poll_cq(3)`).
 fn answer(wc: &ibv_wc) -> Answer {
     let good = wc.status == ibv_wc_status::IBV_WC_SUCCESS;
-    let with_length = matches!(
-        wc.opcode,
-        ibv_wc_opcode::IBV_WC_RECV
-            | ibv_wc_opcode::IBV_WC_RECV_RDMA_WITH_IMM
-            | ibv_wc_opcode::IBV_WC_RDMA_READ
-            | ibv_wc_opcode::IBV_WC_COMP_SWAP
-            | ibv_wc_opcode::IBV_WC_FETCH_ADD
-    );
+    let with_length = operations::has_length(wc.opcode);
     let received = wc.opcode & ibv_wc_opcode::IBV_WC_RECV != 0;
     let with_imm = received && wc.wc_flags & ibv_wc_flags::IBV_WC_WITH_IMM.0 != 0;
     let with_inv = received && wc.wc_flags & ibv_wc_flags::IBV_WC_WITH_INV.0 != 0;

@@ -3,8 +3,10 @@
 use core::mem::zeroed;
 use core::ptr;
 
-use dat_engine::{RecvRequest, SendFlags, SendOp, SendRequest};
+use dat_engine::{RecvRequest, SendFlags, SendRequest};
 use dv_sys::verbs::*;
+
+use crate::support::operations;
 
 /// Builds the chain of receives that libibverbs expects, and posts it.
 pub(super) fn post_recvs(
@@ -60,65 +62,7 @@ fn send_wr(request: &SendRequest<'_>) -> ibv_send_wr {
     wr.wr_id = request.wr_id;
     wr.sg_list = request.segments.as_ptr().cast::<ibv_sge>().cast_mut();
     wr.num_sge = request.segments.len() as i32;
-    let (opcode, remote, imm) = match request.op {
-        SendOp::Send => (ibv_wr_opcode::IBV_WR_SEND, None, 0),
-        SendOp::SendImm(imm) => (ibv_wr_opcode::IBV_WR_SEND_WITH_IMM, None, imm),
-        SendOp::Write { remote_addr, rkey } => (
-            ibv_wr_opcode::IBV_WR_RDMA_WRITE,
-            Some((remote_addr, rkey)),
-            0,
-        ),
-        SendOp::WriteImm {
-            remote_addr,
-            rkey,
-            imm,
-        } => (
-            ibv_wr_opcode::IBV_WR_RDMA_WRITE_WITH_IMM,
-            Some((remote_addr, rkey)),
-            imm,
-        ),
-        SendOp::Read { remote_addr, rkey } => (
-            ibv_wr_opcode::IBV_WR_RDMA_READ,
-            Some((remote_addr, rkey)),
-            0,
-        ),
-        SendOp::FetchAdd { .. } => (ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD, None, 0),
-        SendOp::CompareSwap { .. } => (ibv_wr_opcode::IBV_WR_ATOMIC_CMP_AND_SWP, None, 0),
-        SendOp::Nop => unreachable!("verbs has no marker"),
-    };
-    wr.opcode = opcode;
-    wr.imm_data_invalidated_rkey_union.imm_data = imm.to_be();
-    if let Some((remote_addr, rkey)) = remote {
-        wr.wr.rdma = rdma_t { remote_addr, rkey };
-    }
-    match request.op {
-        SendOp::FetchAdd {
-            remote_addr,
-            rkey,
-            add,
-        } => {
-            wr.wr.atomic = atomic_t {
-                remote_addr,
-                compare_add: add,
-                swap: 0,
-                rkey,
-            };
-        }
-        SendOp::CompareSwap {
-            remote_addr,
-            rkey,
-            compare,
-            swap,
-        } => {
-            wr.wr.atomic = atomic_t {
-                remote_addr,
-                compare_add: compare,
-                swap,
-                rkey,
-            };
-        }
-        _ => {}
-    }
+    operations::fill(&mut wr, request.op);
     for (ours, theirs) in [
         (SendFlags::SIGNALED, ibv_send_flags::IBV_SEND_SIGNALED),
         (SendFlags::SOLICITED, ibv_send_flags::IBV_SEND_SOLICITED),

@@ -1,7 +1,7 @@
 //! The same CQE bytes, valid or not, give the same result from `ibv_poll_cq` and
 //! from the engine, and payload in a CQE is copied to the same place.
 
-use dat_engine::{ATOMIC_BYTES, Segment, SendFlags, SendOp};
+use dat_engine::{AtomicOp, Segment, SendFlags, SendOp};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -9,6 +9,7 @@ use proptest::sample::select;
 use crate::support::compared_qps::ComparedQps;
 use crate::support::cqe_writer::{Cqe, InlinePlace};
 use crate::support::libmlx5::{Buffer, Pd, Shape};
+use crate::support::operations::{any_op, opcode};
 use crate::support::side::Memory;
 use crate::support::system::System;
 use crate::support::work::{RecvWork, SendWork};
@@ -20,8 +21,6 @@ const RESP_SEND_IMM: u8 = 3;
 const REQ_ERR: u8 = 13;
 const RESP_ERR: u8 = 14;
 const READ: u8 = 0x10;
-const COMPARE_SWAP: u8 = 0x11;
-const FETCH_ADD: u8 = 0x12;
 
 const SEGMENTS: usize = 4;
 
@@ -49,8 +48,10 @@ struct CqeCase {
     /// Lengths of the request's segments.
     lengths: Vec<u32>,
     wr_id: u64,
-    /// Index into the operations or opcodes.
-    op: usize,
+    /// The operation of a send.
+    op: SendOp,
+    /// Index into the opcodes of receives.
+    received: usize,
     /// The WQE's opcode as the CQE reports it, which may be wrong.
     sent: u8,
     imm: u32,
@@ -72,19 +73,20 @@ fn any_case() -> impl Strategy<Value = CqeCase> {
     let parts = (
         lengths,
         any::<u64>(),
-        0..7usize,
+        (any_op(), 0..3usize),
         sent,
         any::<u32>(),
         any::<bool>(),
     );
     (parts, any::<u32>(), error, any::<bool>()).prop_map(
-        |((lengths, wr_id, op, sent, imm, solicited), byte_count, error, inline)| {
+        |((lengths, wr_id, (op, received), sent, imm, solicited), byte_count, error, inline)| {
             // libmlx5 handles this error itself, as a page fault.
             let error = error.filter(|&error| error != (0x22, 0x93));
             CqeCase {
                 lengths,
                 wr_id,
                 op,
+                received,
                 sent,
                 imm,
                 solicited,
@@ -162,37 +164,10 @@ fn play_sends(
     all: &[CqeCase],
 ) {
     for case in all {
-        let (remote_addr, rkey) = (0x1000, 7);
-        let op = [
-            SendOp::Send,
-            SendOp::SendImm(case.imm),
-            SendOp::Write { remote_addr, rkey },
-            SendOp::WriteImm {
-                remote_addr,
-                rkey,
-                imm: case.imm,
-            },
-            SendOp::Read { remote_addr, rkey },
-            SendOp::FetchAdd {
-                remote_addr,
-                rkey,
-                add: case.wr_id,
-            },
-            SendOp::CompareSwap {
-                remote_addr,
-                rkey,
-                compare: case.wr_id,
-                swap: !case.wr_id,
-            },
-        ][case.op];
-        let mut case = case.clone();
-        if op.atomic().is_some() {
-            case.lengths = vec![ATOMIC_BYTES];
-            case.sent = if case.op == 5 {
-                FETCH_ADD
-            } else {
-                COMPARE_SWAP
-            };
+        let (op, mut case) = (case.op, case.clone());
+        if matches!(op, SendOp::Atomic { .. }) {
+            case.lengths = vec![AtomicOp::BYTES];
+            case.sent = opcode(op);
         }
         let (wr_id, segments) = (case.wr_id, case.segments(memory));
         let work = SendWork {
@@ -207,13 +182,13 @@ fn play_sends(
             .0
             .expect("room in the send queue");
         compared_qps.clear_outstanding();
-        let opcode = if case.error.is_some() { REQ_ERR } else { REQ };
-        let fills = matches!(case.sent, READ | FETCH_ADD | COMPARE_SWAP);
+        let result = if case.error.is_some() { REQ_ERR } else { REQ };
+        let fills = case.sent == READ || matches!(op, SendOp::Atomic { .. });
         let inline = case.inline && case.error.is_none() && fills;
         let cqe = Cqe {
             wqe_counter,
             sent: case.sent,
-            ..case.cqe(opcode, place, inline)
+            ..case.cqe(result, place, inline)
         };
         let [theirs, ours] = compared_qps.complete(true, &cqe, memory);
         let expected = case.scattered(memory, inline && op.fills_segments(), place);
@@ -253,7 +228,7 @@ fn play_receives(
             .expect("room in the receive queue");
         let wqe_counter = compared_qps.last_receive();
         compared_qps.clear_outstanding();
-        let good = [RESP_SEND, RESP_SEND_IMM, RESP_WR_IMM][case.op % 3];
+        let good = [RESP_SEND, RESP_SEND_IMM, RESP_WR_IMM][case.received];
         let opcode = if case.error.is_some() { RESP_ERR } else { good };
         let inline = case.inline && case.error.is_none() && good != RESP_WR_IMM;
         let cqe = Cqe {
@@ -308,7 +283,8 @@ fn every_syndrome_gives_the_same_result() {
     let case = |syndrome: u8| CqeCase {
         lengths: vec![8],
         wr_id: 0x1234_5678_9abc_def0 ^ u64::from(syndrome),
-        op: 0,
+        op: SendOp::Send,
+        received: 0,
         sent: 0x0a,
         imm: 0,
         solicited: false,

@@ -22,13 +22,14 @@ use super::udapl::library::Calls;
 use super::udapl::memory::Memory;
 use super::udapl::{Adapter, Libdat, bytes, control, remote_segment};
 use crate::cost::end::{
-    ATOMIC, Atomic, BUFFER, COMPLETIONS, DEPTH, End, IN, Interface, LONGER, MESSAGE, OUT,
+    ATOMIC, BUFFER, COMPLETIONS, DEPTH, End, Extension, IN, Interface, LONGER, MESSAGE, OUT,
     POLL_FAILED, ROOM, TARGET,
 };
 use crate::cost::rust::CONNECT_TIMEOUT;
 use crate::failure::Failure;
 use crate::udapl::address::{Address, read_address};
 use dat_api::safe::RemoteSegment;
+use dat_engine::AtomicOp;
 
 /// An open adapter.
 pub(in crate::cost) struct C(Rc<Adapter>);
@@ -254,7 +255,7 @@ fn cookie_of(cookie: u64) -> DAT_CONTEXT {
 
 impl<const SHARED: bool> CEnd<SHARED> {
     #[inline(always)]
-    fn atomic(&mut self, cookie: u64, operation: Atomic) -> bool {
+    fn extension(&mut self, cookie: u64, operation: Extension) -> bool {
         let (segment, target) = (&raw mut self.word, &raw mut self.word_target);
         // SAFETY: as in `receive`; the target is only read.
         unsafe {
@@ -333,17 +334,12 @@ impl<const SHARED: bool> End for CEnd<SHARED> {
     }
 
     #[inline(always)]
-    fn fetch_add(&mut self, cookie: u64) -> bool {
-        self.atomic(cookie, Atomic::FetchAdd)
-    }
-
-    #[inline(always)]
-    fn compare_swap(&mut self, cookie: u64) -> bool {
-        self.atomic(cookie, Atomic::CompareSwap)
+    fn atomic(&mut self, cookie: u64, op: AtomicOp) -> bool {
+        self.extension(cookie, Extension::Atomic(op))
     }
 
     fn write_immediate(&mut self, cookie: u64) -> bool {
-        self.atomic(cookie, Atomic::WriteImmediate)
+        self.extension(cookie, Extension::WriteImmediate)
     }
 
     #[inline(always)]

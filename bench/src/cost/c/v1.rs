@@ -13,7 +13,7 @@ mod atomics {
         DAT_CONTEXT, DAT_EP_HANDLE, DAT_EVENT_NUMBER, DAT_LMR_TRIPLET, DAT_RETURN, DAT_RMR_TRIPLET,
     };
     use super::udapl::library::Calls;
-    use crate::cost::end::Atomic;
+    use crate::cost::end::Extension;
     use crate::failure::Failure;
 
     /// The number of no event.
@@ -30,7 +30,7 @@ mod atomics {
     pub(super) unsafe fn post(
         _: &Calls,
         _: DAT_EP_HANDLE,
-        _: Atomic,
+        _: Extension,
         _: *mut DAT_LMR_TRIPLET,
         _: DAT_CONTEXT,
         _: *mut DAT_RMR_TRIPLET,

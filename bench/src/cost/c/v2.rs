@@ -15,12 +15,13 @@ mod atomics {
     };
     pub(super) use super::udapl::has_atomics as supported;
     use super::udapl::library::Calls;
-    use crate::cost::end::Atomic;
+    use crate::cost::end::Extension;
+    use dat_engine::AtomicOp;
 
     /// The number of the event of a completed operation.
     pub(super) const DONE: DAT_EVENT_NUMBER = DAT_IB_DTO_EVENT;
 
-    /// Posts an atomic operation, as the macros of the header do.
+    /// Posts an operation, as the macros of the header do.
     ///
     /// # Safety
     /// No other thread uses the EP. The segments are readable, and the memory of the
@@ -29,7 +30,7 @@ mod atomics {
     pub(super) unsafe fn post(
         calls: &Calls,
         ep: DAT_EP_HANDLE,
-        operation: Atomic,
+        operation: Extension,
         local: *mut DAT_LMR_TRIPLET,
         cookie: DAT_CONTEXT,
         remote: *mut DAT_RMR_TRIPLET,
@@ -38,15 +39,15 @@ mod atomics {
         // SAFETY: required of the caller; the arguments are those of the operation.
         unsafe {
             match operation {
-                Atomic::FetchAdd => {
+                Extension::Atomic(AtomicOp::FetchAdd(add)) => {
                     let code = DAT_IB_FETCH_AND_ADD_OP as DAT_EXTENDED_OP;
-                    call(ep, code, 1_u64, local, cookie, remote, flags)
+                    call(ep, code, add, local, cookie, remote, flags)
                 }
-                Atomic::CompareSwap => {
+                Extension::Atomic(AtomicOp::CompareSwap { compare, swap }) => {
                     let code = DAT_IB_CMP_AND_SWAP_OP as DAT_EXTENDED_OP;
-                    call(ep, code, 1_u64, 2_u64, local, cookie, remote, flags)
+                    call(ep, code, compare, swap, local, cookie, remote, flags)
                 }
-                Atomic::WriteImmediate => {
+                Extension::WriteImmediate => {
                     let code = DAT_IB_RDMA_WRITE_IMMED_OP as DAT_EXTENDED_OP;
                     call(ep, code, 1_i32, local, cookie, remote, 7_u32, flags)
                 }

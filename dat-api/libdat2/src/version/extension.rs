@@ -8,7 +8,9 @@ use core::ptr;
 use dat_api::handle::peek_at;
 use dat_api::object::ep::{Ep, kind};
 use dat_api::object::ia::{IaAttributes, IaInfo, NamedAttribute};
-use dat_api::types::{CompletionFlags, DtoStatus, ExtendedOperation, RmrSegment};
+use dat_api::types::{
+    AtomicMacro, AtomicOp, CompletionFlags, DtoStatus, ExtendedOperation, RmrSegment,
+};
 use dat_api::{DatError, Kind, Refusal, ReturnCodes, ReturnType, Subtype};
 
 use crate::abi::*;
@@ -54,8 +56,6 @@ extern "C" fn libdat2_foreign_table(handle: DAT_HANDLE) -> *const DAT_PROVIDER {
 }
 
 const WRITE_IMMED: &str = "dat_ib_post_rdma_write_immed";
-const FETCH_AND_ADD: &str = "dat_ib_post_fetch_and_add";
-const CMP_AND_SWAP: &str = "dat_ib_post_cmp_and_swap";
 
 #[cold]
 fn no_ep(call: &'static str, handle: DAT_EP_HANDLE) -> DAT_RETURN {
@@ -103,68 +103,84 @@ unsafe extern "C" fn libdat2_write_immed(
     code.bits()
 }
 
-/// Refuses an atomic operation with a null segment. `at` are the numbers of the local and the
-/// remote segment among the arguments of the macro `call`.
+/// Refuses an atomic operation with a null segment.
 #[cold]
-fn null_segment(
-    ep: &Ep,
-    call: &'static str,
-    at: [Subtype; 2],
-    local: *const DAT_LMR_TRIPLET,
-) -> DAT_RETURN {
+fn null_segment(ep: &Ep, op: AtomicOp, local: *const DAT_LMR_TRIPLET) -> DAT_RETURN {
+    let called = AtomicMacro::of(op);
     let (argument, what) = match local.is_null() {
-        true => (at[0], "local"),
-        false => (at[1], "remote"),
+        true => (called.local, "local"),
+        false => (called.remote, "remote"),
     };
-    Codes::refuse(call, ep.handle(), Refusal::NullAtomic { what, argument }).bits()
+    Codes::refuse(
+        called.name,
+        ep.handle(),
+        Refusal::NullAtomic { what, argument },
+    )
+    .bits()
 }
 
-/// Defines a call that posts an atomic operation, of a kind with these operands.
-macro_rules! atomic {
-    ($function:ident, $call:ident, $at:expr, $kind:ident($($operand:ident),*)) => {
-        /// # Safety
-        /// The contract of `exports`.
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $function(
-            ep: DAT_EP_HANDLE,
-            $($operand: DAT_UINT64,)*
-            local: *mut DAT_LMR_TRIPLET,
-            cookie: DAT_DTO_COOKIE,
-            remote_iov: *const DAT_RMR_TRIPLET,
-            flags: DAT_COMPLETION_FLAGS,
-        ) -> DAT_RETURN {
-            // SAFETY: as in `libdat2_write_immed`.
-            let Some(ep) = (unsafe { peek_at::<Ep>(ep) }) else {
-                return no_ep($call, ep);
-            };
-            let flags = CompletionFlags::from_bits_retain(flags);
-            // SAFETY: not null, so readable by the contract of `exports`; the rest as in
-            // `libdat2_write_immed`.
-            unsafe {
-                let (false, Some(remote)) = (local.is_null(), remote(remote_iov)) else {
-                    return null_segment(ep, $call, $at, local);
-                };
-                let segment = super::local_segments(local);
-                let kind = kind::$kind(remote, $($operand),*);
-                ep.post_with::<Codes>(kind, 1, segment, cookie.as_64, flags)
-                    .bits()
-            }
-        }
+/// Posts the atomic operation that `op` returns, always of the same kind.
+///
+/// # Safety
+/// The contract of `exports`.
+#[inline(always)]
+unsafe fn post_atomic(
+    ep: DAT_EP_HANDLE,
+    op: impl Fn() -> AtomicOp + Copy,
+    local: *mut DAT_LMR_TRIPLET,
+    cookie: DAT_DTO_COOKIE,
+    remote_iov: *const DAT_RMR_TRIPLET,
+    flags: DAT_COMPLETION_FLAGS,
+) -> DAT_RETURN {
+    // SAFETY: as in `libdat2_write_immed`.
+    let Some(ep) = (unsafe { peek_at::<Ep>(ep) }) else {
+        return no_ep(AtomicMacro::of(op()).name, ep);
     };
+    let flags = CompletionFlags::from_bits_retain(flags);
+    // SAFETY: not null, so readable by the contract of `exports`; the rest as in
+    // `libdat2_write_immed`.
+    unsafe {
+        let (false, Some(remote)) = (local.is_null(), remote(remote_iov)) else {
+            return null_segment(ep, op(), local);
+        };
+        let (kind, segment) = (kind::Atomic(remote, op), super::local_segments(local));
+        ep.post_with::<Codes>(kind, 1, segment, cookie.as_64, flags)
+            .bits()
+    }
 }
 
-atomic!(
-    libdat2_fetch_and_add,
-    FETCH_AND_ADD,
-    [Subtype::InvalidArg3, Subtype::InvalidArg5],
-    FetchAdd(add)
-);
-atomic!(
-    libdat2_cmp_and_swap,
-    CMP_AND_SWAP,
-    [Subtype::InvalidArg4, Subtype::InvalidArg6],
-    CompareSwap(compare, swap)
-);
+/// # Safety
+/// The contract of `exports`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn libdat2_fetch_and_add(
+    ep: DAT_EP_HANDLE,
+    add: DAT_UINT64,
+    local: *mut DAT_LMR_TRIPLET,
+    cookie: DAT_DTO_COOKIE,
+    remote: *const DAT_RMR_TRIPLET,
+    flags: DAT_COMPLETION_FLAGS,
+) -> DAT_RETURN {
+    let op = move || AtomicOp::FetchAdd(add);
+    // SAFETY: required of the caller.
+    unsafe { post_atomic(ep, op, local, cookie, remote, flags) }
+}
+
+/// # Safety
+/// The contract of `exports`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn libdat2_cmp_and_swap(
+    ep: DAT_EP_HANDLE,
+    compare: DAT_UINT64,
+    swap: DAT_UINT64,
+    local: *mut DAT_LMR_TRIPLET,
+    cookie: DAT_DTO_COOKIE,
+    remote: *const DAT_RMR_TRIPLET,
+    flags: DAT_COMPLETION_FLAGS,
+) -> DAT_RETURN {
+    let op = move || AtomicOp::CompareSwap { compare, swap };
+    // SAFETY: required of the caller.
+    unsafe { post_atomic(ep, op, local, cookie, remote, flags) }
+}
 
 /// Opens an adapter and queries it. If the query is refused, the adapter is closed.
 ///

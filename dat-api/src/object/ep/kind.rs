@@ -9,7 +9,7 @@
 use dat_engine::SendOp;
 
 use crate::object::post::immediate_order;
-use crate::types::{AtomicOp, RmrSegment};
+use crate::types::{AtomicMacro, AtomicOp, RmrSegment};
 
 /// The kind of a request, with what it has besides the local segments.
 pub trait Kind: Copy {
@@ -50,20 +50,16 @@ pub struct Write<R>(pub R);
 #[derive(Clone, Copy, Debug)]
 pub struct WriteImmed<R>(pub R, pub u32);
 
-/// An addition to 64 bits of the peer's memory at the remote segment, atomic among the operations of
-/// that device. The bits before it go to the first 8 bytes of the one local segment, in the order of
-/// the host. The length of the remote segment is ignored, unless the IA is strict.
+/// An atomic operation, which the second function returns, on 64 bits of the peer's memory at the
+/// remote segment; atomic among the operations of that device. The bits before it go to the first 8
+/// bytes of the one local segment, in the order of the host. The length of the remote segment is
+/// ignored, unless the IA is strict.
 ///
 /// Refused as [`Read`]; also with `LENGTH_ERROR` if the local segment has less than 8 bytes,
 /// `INVALID_PARAMETER` if the remote address is not a multiple of 8, and `MODEL_NOT_SUPPORTED` if the
 /// device has no atomic operations.
 #[derive(Clone, Copy, Debug)]
-pub struct FetchAdd<R>(pub R, pub u64);
-
-/// A replacement of 64 bits of the peer's memory by the second number if they equal the first one,
-/// otherwise as [`FetchAdd`].
-#[derive(Clone, Copy, Debug)]
-pub struct CompareSwap<R>(pub R, pub u64, pub u64);
+pub struct Atomic<R, O>(pub R, pub O);
 
 impl Kind for Send {
     #[inline(always)]
@@ -93,22 +89,15 @@ impl<R: Remote> Kind for WriteImmed<R> {
     }
 }
 
-impl<R: Remote> Kind for FetchAdd<R> {
+impl<R: Remote, O: Fn() -> AtomicOp + Copy> Kind for Atomic<R, O> {
     #[inline(always)]
     fn request(self) -> Request {
-        Request::Atomic(self.0(), AtomicOp::FetchAdd(self.1))
+        Request::Atomic(self.0(), self.1())
     }
 }
 
-impl<R: Remote> Kind for CompareSwap<R> {
-    #[inline(always)]
-    fn request(self) -> Request {
-        let Self(remote, compare, swap) = self;
-        Request::Atomic(remote(), AtomicOp::CompareSwap { compare, swap })
-    }
-}
-
-/// A request, without its local segments.
+/// A request, without its local segments. The representation is that of [`SendOp`].
+#[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// A send.
@@ -131,8 +120,7 @@ impl Request {
             Self::Read(_) => "dat_ep_post_rdma_read",
             Self::Write(_) => "dat_ep_post_rdma_write",
             Self::WriteImmed(..) => "dat_ib_post_rdma_write_immed",
-            Self::Atomic(_, AtomicOp::FetchAdd(_)) => "dat_ib_post_fetch_and_add",
-            Self::Atomic(_, AtomicOp::CompareSwap { .. }) => "dat_ib_post_cmp_and_swap",
+            Self::Atomic(_, op) => AtomicMacro::of(op).name,
         }
     }
 
@@ -158,21 +146,12 @@ impl Request {
                     imm,
                 }
             }
-            Self::Atomic(remote, AtomicOp::FetchAdd(add)) => {
+            Self::Atomic(remote, op) => {
                 let (remote_addr, rkey) = of(remote);
-                SendOp::FetchAdd {
+                SendOp::Atomic {
                     remote_addr,
                     rkey,
-                    add,
-                }
-            }
-            Self::Atomic(remote, AtomicOp::CompareSwap { compare, swap }) => {
-                let (remote_addr, rkey) = of(remote);
-                SendOp::CompareSwap {
-                    remote_addr,
-                    rkey,
-                    compare,
-                    swap,
+                    op,
                 }
             }
         }

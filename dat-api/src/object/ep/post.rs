@@ -23,8 +23,7 @@ use std::time::Instant;
 
 use dat_engine::thread::CancellationDisabled;
 use dat_engine::{
-    ATOMIC_BYTES, BindRequest, Endpoint, MemoryWindow, PostError, Segment, SendFlags, SendRequest,
-    WindowTarget,
+    BindRequest, Endpoint, MemoryWindow, PostError, Segment, SendFlags, SendRequest, WindowTarget,
 };
 
 use super::Ep;
@@ -36,11 +35,11 @@ use crate::object::post::{Entered, Longest, count_of, first_bytes, gather};
 use crate::object::wr_data::{NO_EVENT, SUPPRESSED, UNSIGNALLED};
 use crate::refusal::Refusal;
 use crate::state::Call;
-use crate::status::{DatReturn, OwnCodes, ReturnCodes, Subtype};
-use crate::types::{AtomicOp, CompletionFlags, EpState, LmrSegment, MemPrivileges};
+use crate::status::{DatReturn, OwnCodes, ReturnCodes};
+use crate::types::{AtomicMacro, AtomicOp, CompletionFlags, EpState, LmrSegment, MemPrivileges};
 
 /// The bytes of an atomic operation.
-const ATOMIC: u64 = ATOMIC_BYTES as u64;
+const ATOMIC: u64 = AtomicOp::BYTES as u64;
 
 /// How long a request waits for an accepted connection.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -344,7 +343,7 @@ impl Ep {
         match kind {
             Request::Atomic(remote, _) => {
                 let fits = length >= ATOMIC && remote.address.is_multiple_of(ATOMIC);
-                fits.then_some(ATOMIC_BYTES)
+                fits.then_some(AtomicOp::BYTES)
             }
             _ => Some(length as u32),
         }
@@ -385,11 +384,7 @@ impl Ep {
                 if !remote.address.is_multiple_of(ATOMIC) {
                     return Err(Refusal::Unaligned {
                         address: remote.address,
-                        // The argument of the header's macro.
-                        argument: match op {
-                            AtomicOp::FetchAdd(_) => Subtype::InvalidArg5,
-                            AtomicOp::CompareSwap { .. } => Subtype::InvalidArg6,
-                        },
+                        argument: AtomicMacro::of(op).remote,
                     });
                 }
                 (first_bytes(segments, ATOMIC), ATOMIC)

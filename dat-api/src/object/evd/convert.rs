@@ -171,12 +171,12 @@ fn take_fast<R>(cqe: Cqe<'_>, evd: Handle, with: impl FnOnce(Event) -> R) -> Opt
         }
         CqeKind::Request => {
             let (ep, slot) = receiver(&cqe)?;
-            let op = cqe.request_op()?;
-            if !has_transfer(op) || slot.hooks().inspects_each() {
+            let operation = transferred(cqe.request_op()?)?;
+            if slot.hooks().inspects_each() {
                 return None;
             }
             let (cookie, wr_data) = cqe.consume_request()?;
-            let data = transfer(ep, cookie, status, wr_data & wr_data::LENGTH, operation(op));
+            let data = transfer(ep, cookie, status, wr_data & wr_data::LENGTH, operation);
             Some(with(Event { evd, data }))
         }
         CqeKind::RecvImm | CqeKind::RecvWriteImm | CqeKind::Other => None,
@@ -194,7 +194,7 @@ fn take_extended<R>(cqe: Cqe<'_>, evd: Handle, with: impl FnOnce(Event) -> R) ->
             if slot.hooks().inspects_each() {
                 return None;
             }
-            let operation = extended(cqe.extended_op()?, false)?;
+            let operation = ExtendedOperation::of(cqe.extended_op()?, false)?;
             let (cookie, wr_data) = cqe.consume_request()?;
             let data = extended_transfer(
                 ep,
@@ -269,13 +269,15 @@ fn is_receive(op: CompletionOp) -> bool {
     matches!(op, CompletionOp::Recv | CompletionOp::RecvWriteImm)
 }
 
-/// Returns whether a request has an event of [`transfer`].
+/// Returns the operation of a request that has an event of [`transfer`].
 #[inline(always)]
-fn has_transfer(op: CompletionOp) -> bool {
-    matches!(
-        op,
-        CompletionOp::Send | CompletionOp::Write | CompletionOp::Read
-    )
+fn transferred(op: CompletionOp) -> Option<DtoOperation> {
+    Some(match op {
+        CompletionOp::Send => DtoOperation::Send,
+        CompletionOp::Write => DtoOperation::RdmaWrite,
+        CompletionOp::Read => DtoOperation::RdmaRead,
+        _ => return None,
+    })
 }
 
 /// Returns the event of a consumed completion if that needs neither its endpoint nor its SRQ;
@@ -284,15 +286,16 @@ fn has_transfer(op: CompletionOp) -> bool {
 pub(super) fn hand_out_fast(completion: &Completion) -> Option<EventData> {
     let ep = Handle::from_bits(completion.context as usize)?;
     let slot = ep.slot()?;
-    let is_consumers = if completion.op == CompletionOp::Recv {
-        !completion.flags.contains(CompletionFlags::WITH_IMM)
+    let (is_consumers, operation) = if completion.op == CompletionOp::Recv {
+        let is_consumers = !completion.flags.contains(CompletionFlags::WITH_IMM)
             && slot.hooks().is_empty()
-            && slot.armed_srq().is_none()
+            && slot.armed_srq().is_none();
+        (is_consumers, DtoOperation::Receive)
     } else {
-        has_transfer(completion.op) && !slot.hooks().inspects_each()
+        (!slot.hooks().inspects_each(), transferred(completion.op)?)
     };
     (completion.status.is_success() && is_consumers).then(|| {
-        let (length, operation) = (length(completion), operation(completion.op));
+        let length = length(completion);
         transfer(ep, completion.wr_id, DtoStatus::Success, length, operation)
     })
 }
@@ -356,7 +359,7 @@ fn event(completion: &Completion, ep: Handle, status: DtoStatus) -> EventData {
     } else {
         0
     };
-    match extended(completion.op, with_imm) {
+    match ExtendedOperation::of(completion.op, with_imm) {
         None => transfer(ep, cookie, status, length, operation(completion.op)),
         Some(operation) => extended_transfer(ep, cookie, status, length, operation, immediate),
     }
@@ -373,32 +376,13 @@ fn length(completion: &Completion) -> u32 {
     }
 }
 
-/// Returns the operation of an extended transfer; `None` for any other.
-#[inline(always)]
-fn extended(op: CompletionOp, with_imm: bool) -> Option<ExtendedOperation> {
-    Some(match op {
-        CompletionOp::WriteImm => ExtendedOperation::RdmaWriteImmed,
-        CompletionOp::FetchAdd => ExtendedOperation::FetchAdd,
-        CompletionOp::CompareSwap => ExtendedOperation::CmpSwap,
-        CompletionOp::RecvWriteImm => ExtendedOperation::RecvImmed,
-        CompletionOp::Recv if with_imm => ExtendedOperation::RecvMsgImmed,
-        _ => return None,
-    })
-}
-
-/// Returns the operation of a completion.
+/// Returns the operation of a completion that is not extended. A failed marker or bind has no DTO
+/// event.
 #[inline(always)]
 fn operation(op: CompletionOp) -> DtoOperation {
-    match op {
-        CompletionOp::Recv | CompletionOp::RecvWriteImm => DtoOperation::Receive,
-        CompletionOp::Write => DtoOperation::RdmaWrite,
-        CompletionOp::Read => DtoOperation::RdmaRead,
-        // A failed marker or bind has no DTO event.
-        CompletionOp::Send | CompletionOp::Nop | CompletionOp::Bind => DtoOperation::Send,
-        // These have operations of their own ([`extended`]).
-        CompletionOp::WriteImm | CompletionOp::FetchAdd | CompletionOp::CompareSwap => {
-            DtoOperation::Send
-        }
+    match is_receive(op) {
+        true => DtoOperation::Receive,
+        false => transferred(op).unwrap_or(DtoOperation::Send),
     }
 }
 

@@ -235,7 +235,7 @@ impl SendConsumer {
         let first = match WqeOpcode::from_bits(ctrl.opcode_bits())? {
             WqeOpcode::RdmaRead => 2,
             // After the operands.
-            WqeOpcode::AtomicCompareSwap | WqeOpcode::AtomicFetchAdd => 3,
+            opcode if opcode.is_atomic() => 3,
             _ => return None,
         };
         let mut units = Units::new();

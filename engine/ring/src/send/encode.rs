@@ -10,17 +10,19 @@ use core::sync::atomic::Ordering;
 use super::{Place, SendProducer, Written, wqebbs};
 use crate::request::{SendFlags, SendOp};
 use crate::units::write_unit;
-use crate::wire::{AtomicSegment, CtrlFlags, CtrlSegment, RemoteSegment, UNIT, WqeOpcode};
+use crate::wire::{CtrlFlags, CtrlSegment, RemoteSegment, UNIT, WqeOpcode};
 
 /// What precedes the data in a WQE.
-#[derive(Clone, Copy)]
-pub(super) struct Head {
-    pub(super) opcode: WqeOpcode,
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    /// The operation.
+    pub opcode: WqeOpcode,
+    /// The immediate data in host byte order; of a bind, the key that it replaces.
     pub(super) imm: u32,
     /// Address and key of the peer's memory.
-    remote: Option<(u64, u32)>,
-    /// The operands of an atomic operation.
-    operands: Option<AtomicSegment>,
+    pub(super) remote: Option<(u64, u32)>,
+    /// The operands of an atomic operation ([`crate::wire::AtomicOp::to_words`]).
+    pub(super) operands: Option<(u64, Option<u64>)>,
 }
 
 impl Head {
@@ -36,54 +38,35 @@ impl Head {
     }
 
     #[inline(always)]
-    pub(super) const fn of(op: SendOp) -> Self {
-        let (opcode, imm, remote, operands) = match op {
-            SendOp::Send => (WqeOpcode::Send, 0, None, None),
-            SendOp::SendImm(imm) => (WqeOpcode::SendImm, imm, None, None),
-            SendOp::Write { remote_addr, rkey } => {
-                (WqeOpcode::RdmaWrite, 0, Some((remote_addr, rkey)), None)
-            }
-            SendOp::WriteImm {
-                remote_addr,
-                rkey,
-                imm,
-            } => (
-                WqeOpcode::RdmaWriteImm,
-                imm,
-                Some((remote_addr, rkey)),
-                None,
-            ),
-            SendOp::Read { remote_addr, rkey } => {
-                (WqeOpcode::RdmaRead, 0, Some((remote_addr, rkey)), None)
-            }
-            SendOp::FetchAdd {
-                remote_addr,
-                rkey,
-                add,
-            } => (
-                WqeOpcode::AtomicFetchAdd,
-                0,
-                Some((remote_addr, rkey)),
-                Some(AtomicSegment::fetch_add(add)),
-            ),
-            SendOp::CompareSwap {
-                remote_addr,
-                rkey,
-                compare,
-                swap,
-            } => (
-                WqeOpcode::AtomicCompareSwap,
-                0,
-                Some((remote_addr, rkey)),
-                Some(AtomicSegment::compare_swap(compare, swap)),
-            ),
-            SendOp::Nop => (WqeOpcode::Nop, 0, None, None),
-        };
+    const fn to_remote(opcode: WqeOpcode, imm: u32, remote_addr: u64, rkey: u32) -> Self {
         Self {
-            opcode,
-            imm,
-            remote,
-            operands,
+            remote: Some((remote_addr, rkey)),
+            ..Self::of_opcode(opcode, imm)
+        }
+    }
+
+    /// Returns the head of a request's WQE.
+    #[inline(always)]
+    #[must_use]
+    #[rustfmt::skip]
+    pub const fn of(op: SendOp) -> Self {
+        match op {
+            SendOp::Send => Self::of_opcode(WqeOpcode::Send, 0),
+            SendOp::SendImm(imm) => Self::of_opcode(WqeOpcode::SendImm, imm),
+            SendOp::Write { remote_addr, rkey } => {
+                Self::to_remote(WqeOpcode::RdmaWrite, 0, remote_addr, rkey)
+            }
+            SendOp::WriteImm { remote_addr, rkey, imm } => {
+                Self::to_remote(WqeOpcode::RdmaWriteImm, imm, remote_addr, rkey)
+            }
+            SendOp::Read { remote_addr, rkey } => {
+                Self::to_remote(WqeOpcode::RdmaRead, 0, remote_addr, rkey)
+            }
+            SendOp::Atomic { remote_addr, rkey, op } => Self {
+                operands: Some(op.to_words()),
+                ..Self::to_remote(op.opcode(), 0, remote_addr, rkey)
+            },
+            SendOp::Nop => Self::of_opcode(WqeOpcode::Nop, 0),
         }
     }
 
@@ -116,13 +99,10 @@ impl SendProducer {
             if let Some((addr, rkey)) = head.remote {
                 write_unit(second, RemoteSegment::new(addr, rkey).to_words());
             }
-            match head.operands.map(AtomicSegment::to_words) {
+            match head.operands {
                 None => {}
-                // The second word keeps its old bytes, as in libmlx5.
-                Some([add, _]) if matches!(opcode, WqeOpcode::AtomicFetchAdd) => {
-                    third.cast::<u64>().write(add);
-                }
-                Some(words) => write_unit(third, words),
+                Some((first, None)) => third.cast::<u64>().write(first),
+                Some((first, Some(second))) => write_unit(third, [first, second]),
             }
             write_unit(first, ctrl.to_words());
         }

@@ -27,7 +27,7 @@ impl SendProducer {
             return false;
         };
         if matches!(request.op, SendOp::Nop)
-            || !self.allows_atomic(request)
+            || request.check_atomic(self.atomics).is_err()
             || self.credits.exhausted() && !self.finds_room()
         {
             return false;
@@ -56,15 +56,6 @@ impl SendProducer {
             self.ring(1, written);
         }
         true
-    }
-
-    /// Returns whether a request is no atomic operation, or one that the device takes.
-    #[inline(always)]
-    fn allows_atomic(&self, request: &SendRequest<'_>) -> bool {
-        match request.op.atomic() {
-            None => true,
-            Some((addr, _)) => self.atomics && request.check_atomic(addr).is_ok(),
-        }
     }
 }
 

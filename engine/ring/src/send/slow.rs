@@ -54,12 +54,7 @@ impl SendProducer {
             );
             return Ok(self.finish(place, ids, head, 0, flags));
         }
-        if let Some((addr, _)) = request.op.atomic() {
-            if !self.atomics {
-                return Err(PostError::NoAtomics);
-            }
-            request.check_atomic(addr)?;
-        }
+        request.check_atomic(self.atomics)?;
         // SAFETY: a unit of the WQE's first WQEBB.
         let body = unsafe { place.wqe.add(head.units() as usize * UNIT) };
         let units = if request.is_inline() {

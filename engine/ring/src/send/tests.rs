@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::layout::RegisterLayout;
-use crate::request::{Message, Segment, SendOp};
+use crate::request::{AtomicOp, Message, Segment, SendOp};
 use crate::testing::Memory;
 use crate::wire::WqeOpcode;
 

@@ -1,36 +1,45 @@
-//! The operands of an atomic operation (`mlx5_wqe_atomic_seg`).
+//! Atomic operations, and the segment with their operands (`mlx5_wqe_atomic_seg`).
 
-use super::Be64;
+use super::WqeOpcode;
 
-/// 16 bytes: the value to swap in or to add, and the value to compare with.
-#[repr(C, align(16))]
+/// An atomic operation on 64 bits of the peer's memory. The bits before it go to the
+/// segment of the request. All numbers are in host byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AtomicSegment {
-    swap_add: Be64,
-    compare: Be64,
+pub enum AtomicOp {
+    /// Adds this value; the sum wraps.
+    FetchAdd(u64),
+    /// Replaces the bits if they equal a value.
+    CompareSwap {
+        /// The value that is replaced.
+        compare: u64,
+        /// The value that replaces it.
+        swap: u64,
+    },
 }
 
-const _: () = assert!(size_of::<AtomicSegment>() == 16);
+impl AtomicOp {
+    /// The bytes that an atomic operation changes, and brings to its segment.
+    pub const BYTES: u32 = 8;
 
-impl AtomicSegment {
-    /// Returns the operands of a compare-and-swap.
+    /// Returns the opcode of its WQE.
     #[inline(always)]
-    pub const fn compare_swap(compare: u64, swap: u64) -> Self {
-        Self {
-            swap_add: Be64::new(swap),
-            compare: Be64::new(compare),
+    #[must_use]
+    pub const fn opcode(self) -> WqeOpcode {
+        match self {
+            Self::FetchAdd(_) => WqeOpcode::AtomicFetchAdd,
+            Self::CompareSwap { .. } => WqeOpcode::AtomicCompareSwap,
         }
     }
 
-    /// Returns the operand of a fetch-and-add. The device ignores the second word.
+    /// Returns the segment as it lies in memory: the value to add or to swap in, and the value
+    /// to compare with. A fetch-and-add has no second word, which keeps its old bytes, as in
+    /// libmlx5.
     #[inline(always)]
-    pub const fn fetch_add(add: u64) -> Self {
-        Self::compare_swap(0, add)
-    }
-
-    /// Returns both words as they lie in memory.
-    #[inline(always)]
-    pub const fn to_words(self) -> [u64; 2] {
-        [self.swap_add.to_bits(), self.compare.to_bits()]
+    #[must_use]
+    pub const fn to_words(self) -> (u64, Option<u64>) {
+        match self {
+            Self::FetchAdd(add) => (add.to_be(), None),
+            Self::CompareSwap { compare, swap } => (swap.to_be(), Some(compare.to_be())),
+        }
     }
 }

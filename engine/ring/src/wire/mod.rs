@@ -21,7 +21,7 @@ mod srq_next;
 mod syndrome;
 mod umr;
 
-pub use atomic::AtomicSegment;
+pub use atomic::AtomicOp;
 pub use be::{Be16, Be32, Be64};
 pub use cqe::offset as cqe_offset;
 pub use cqe::{Cqe, CqeTail, InlineScatter, OwnOp, RequestQpn};

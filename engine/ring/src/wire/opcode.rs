@@ -25,6 +25,12 @@ pub enum WqeOpcode {
 }
 
 impl WqeOpcode {
+    /// Returns whether it is one of an atomic operation.
+    #[inline(always)]
+    pub const fn is_atomic(self) -> bool {
+        matches!(self, Self::AtomicCompareSwap | Self::AtomicFetchAdd)
+    }
+
     /// Returns the opcode of this number, if it is one that the rings post.
     #[inline]
     pub const fn from_bits(bits: u8) -> Option<Self> {

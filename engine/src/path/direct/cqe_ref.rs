@@ -8,7 +8,7 @@ use super::poller::Poller;
 use super::table::Table;
 use crate::completion::{Completion, CompletionOp};
 use mlx5_rings::complete::{CompletionRing, Slot};
-use mlx5_rings::request::ATOMIC_BYTES;
+use mlx5_rings::request::AtomicOp;
 use mlx5_rings::send::Retired;
 use mlx5_rings::wire::{CqeOpcode, OwnOp, RequestQpn};
 
@@ -159,7 +159,7 @@ impl<'a> CqeRef<'a> {
         let (context, qpn) = (self.context()?, self.op_qpn.qpn());
         let (wr_id, wr_data) = self.consume_request()?;
         let retired = Retired { wr_id, wr_data };
-        Some(decode::request(context, qpn, op, retired, ATOMIC_BYTES))
+        Some(decode::request(context, qpn, op, retired, AtomicOp::BYTES))
     }
 
     /// Consumes a CQE of a receive whose payload is in memory, as [`Self::consume`] does. Calls

@@ -8,7 +8,7 @@
 use super::record::Record;
 use crate::completion::{Completion, CompletionFlags, CompletionOp, Status};
 use mlx5_rings::complete::{CompletionRing, Slot};
-use mlx5_rings::request::ATOMIC_BYTES;
+use mlx5_rings::request::AtomicOp;
 use mlx5_rings::scatter::{Units, scatter};
 use mlx5_rings::send::Retired;
 use mlx5_rings::wire::{CqeOpcode, CqeTail, InlineScatter, OwnOp, WqeOpcode};
@@ -17,16 +17,7 @@ use mlx5_rings::wire::{CqeOpcode, CqeTail, InlineScatter, OwnOp, WqeOpcode};
 /// WQE.
 #[inline(always)]
 pub(super) fn requester_op(opcode: u8) -> Option<CompletionOp> {
-    Some(match WqeOpcode::from_bits(opcode)? {
-        WqeOpcode::Send | WqeOpcode::SendImm => CompletionOp::Send,
-        WqeOpcode::RdmaWrite => CompletionOp::Write,
-        WqeOpcode::RdmaWriteImm => CompletionOp::WriteImm,
-        WqeOpcode::RdmaRead => CompletionOp::Read,
-        WqeOpcode::AtomicFetchAdd => CompletionOp::FetchAdd,
-        WqeOpcode::AtomicCompareSwap => CompletionOp::CompareSwap,
-        WqeOpcode::Nop => CompletionOp::Nop,
-        WqeOpcode::Umr => CompletionOp::Bind,
-    })
+    WqeOpcode::from_bits(opcode).map(CompletionOp::of)
 }
 
 /// Returns the operation of a request as [`requester_op`] does, if the fast path
@@ -39,13 +30,15 @@ pub(super) fn fast_op(opcode: u8) -> Option<CompletionOp> {
 /// [`fast_op`] of every opcode: one load, where LLVM compiles a `match` to three tests and a load.
 static FAST_OPS: [Option<CompletionOp>; 256] = {
     let mut table = [None; 256];
-    table[WqeOpcode::Send as usize] = Some(CompletionOp::Send);
-    table[WqeOpcode::SendImm as usize] = Some(CompletionOp::Send);
-    table[WqeOpcode::RdmaWrite as usize] = Some(CompletionOp::Write);
-    table[WqeOpcode::RdmaWriteImm as usize] = Some(CompletionOp::WriteImm);
-    table[WqeOpcode::RdmaRead as usize] = Some(CompletionOp::Read);
-    table[WqeOpcode::Nop as usize] = Some(CompletionOp::Nop);
-    table[WqeOpcode::Umr as usize] = Some(CompletionOp::Bind);
+    let mut at = 0;
+    while at < table.len() {
+        if let Some(opcode) = WqeOpcode::from_bits(at as u8)
+            && !opcode.is_atomic()
+        {
+            table[at] = Some(CompletionOp::of(opcode));
+        }
+        at += 1;
+    }
     table
 };
 
@@ -189,7 +182,7 @@ unsafe fn requester(
     let op = requester_op(tail.request_opcode())?;
     let byte_len = match op.is_atomic() {
         // As libmlx5 does: the CQE need not have the length.
-        true => ATOMIC_BYTES,
+        true => AtomicOp::BYTES,
         false => read_length(slot, op),
     };
     let status = match tail.own_op().inline_scatter() {

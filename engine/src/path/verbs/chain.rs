@@ -8,9 +8,8 @@ use dv_sys::verbs::{
     imm_data_invalidated_rkey_union_t, rdma_t, wr_t,
 };
 
-use crate::completion::CompletionOp;
 use crate::control::QpGrant;
-use crate::request::{ATOMIC_BYTES, PostError, Segment, SendFlags, SendOp, SendRequest};
+use crate::request::{AtomicOp, PostError, Segment, SendFlags, SendOp, SendRequest};
 
 /// The most requests passed to libibverbs in one call.
 pub(super) const CHUNK: usize = 8;
@@ -51,12 +50,7 @@ pub(super) fn check_send(request: &SendRequest<'_>, grant: &QpGrant) -> Result<u
     if request.op == SendOp::Nop {
         return Ok(0);
     }
-    if let Some((remote_addr, _)) = request.op.atomic() {
-        if !grant.atomics {
-            return Err(PostError::NoAtomics);
-        }
-        return request.check_atomic(remote_addr).map(|()| ATOMIC_BYTES);
-    }
+    request.check_atomic(grant.atomics)?;
     let lengths = request.segments.iter().map(|it| u64::from(it.length));
     let length = lengths.sum::<u64>();
     if request.is_inline() && length > u64::from(grant.inline_bytes) {
@@ -68,19 +62,6 @@ pub(super) fn check_send(request: &SendRequest<'_>, grant: &QpGrant) -> Result<u
     Ok(length as u32)
 }
 
-/// Returns the operation that the completion of a request reports.
-pub(super) fn op_of(op: SendOp) -> CompletionOp {
-    match op {
-        SendOp::Send | SendOp::SendImm(_) => CompletionOp::Send,
-        SendOp::Write { .. } => CompletionOp::Write,
-        SendOp::WriteImm { .. } => CompletionOp::WriteImm,
-        SendOp::Read { .. } => CompletionOp::Read,
-        SendOp::FetchAdd { .. } => CompletionOp::FetchAdd,
-        SendOp::CompareSwap { .. } => CompletionOp::CompareSwap,
-        SendOp::Nop => CompletionOp::Nop,
-    }
-}
-
 /// A work request of zeros.
 // SAFETY: integers, pointers and unions of them, for which zero is valid.
 pub(super) const NO_SEND: ibv_send_wr = unsafe { core::mem::zeroed() };
@@ -90,9 +71,8 @@ pub(super) const NO_SEND: ibv_send_wr = unsafe { core::mem::zeroed() };
 pub(super) fn send_work(request: &SendRequest<'_>, tag: u64) -> ibv_send_wr {
     let mut work = NO_SEND;
     let mut imm_data = 0;
-    let mut set_rdma = |remote_addr, rkey| {
-        let rdma = rdma_t { remote_addr, rkey };
-        work.wr = wr_t { rdma };
+    let rdma = |remote_addr, rkey| wr_t {
+        rdma: rdma_t { remote_addr, rkey },
     };
     work.opcode = match request.op {
         SendOp::Send => Opcode::IBV_WR_SEND,
@@ -101,39 +81,35 @@ pub(super) fn send_work(request: &SendRequest<'_>, tag: u64) -> ibv_send_wr {
             Opcode::IBV_WR_SEND_WITH_IMM
         }
         SendOp::Write { remote_addr, rkey } => {
-            set_rdma(remote_addr, rkey);
+            work.wr = rdma(remote_addr, rkey);
             Opcode::IBV_WR_RDMA_WRITE
         }
         #[rustfmt::skip]
         SendOp::WriteImm { remote_addr, rkey, imm } => {
-            set_rdma(remote_addr, rkey);
+            work.wr = rdma(remote_addr, rkey);
             imm_data = imm;
             Opcode::IBV_WR_RDMA_WRITE_WITH_IMM
         }
         SendOp::Read { remote_addr, rkey } => {
-            set_rdma(remote_addr, rkey);
+            work.wr = rdma(remote_addr, rkey);
             Opcode::IBV_WR_RDMA_READ
         }
-        SendOp::FetchAdd { .. } => Opcode::IBV_WR_ATOMIC_FETCH_AND_ADD,
-        SendOp::CompareSwap { .. } => Opcode::IBV_WR_ATOMIC_CMP_AND_SWP,
+        #[rustfmt::skip]
+        SendOp::Atomic { remote_addr, rkey, op } => {
+            let (opcode, compare_add, swap) = match op {
+                AtomicOp::FetchAdd(add) => (Opcode::IBV_WR_ATOMIC_FETCH_AND_ADD, add, 0),
+                AtomicOp::CompareSwap { compare, swap } => {
+                    (Opcode::IBV_WR_ATOMIC_CMP_AND_SWP, compare, swap)
+                }
+            };
+            let atomic = atomic_t { remote_addr, compare_add, swap, rkey };
+            work.wr = wr_t { atomic };
+            opcode
+        }
         // Verbs have no NOP. A write of 0 bytes accesses no memory, and its rkey is
         // not checked.
         SendOp::Nop => Opcode::IBV_WR_RDMA_WRITE,
     };
-    if let Some((remote_addr, rkey)) = request.op.atomic() {
-        let (compare_add, swap) = match request.op {
-            SendOp::CompareSwap { compare, swap, .. } => (compare, swap),
-            SendOp::FetchAdd { add, .. } => (add, 0),
-            _ => (0, 0),
-        };
-        let atomic = atomic_t {
-            remote_addr,
-            compare_add,
-            swap,
-            rkey,
-        };
-        work.wr = wr_t { atomic };
-    }
     work.wr_id = tag;
     work.imm_data_invalidated_rkey_union = imm_data_invalidated_rkey_union_t {
         imm_data: imm_data.to_be(),
@@ -320,20 +296,17 @@ mod tests {
     #[test]
     fn atomic_operations_have_their_operands_and_need_8_aligned_bytes() {
         let (remote_addr, rkey) = (0x1234_5678_9ab8, 77);
-        let add = SendOp::FetchAdd {
+        let to = |remote_addr, op| SendOp::Atomic {
             remote_addr,
             rkey,
-            add: 5,
+            op,
         };
-        let swap = SendOp::CompareSwap {
-            remote_addr,
-            rkey,
-            compare: 6,
-            swap: 7,
-        };
+        let add = AtomicOp::FetchAdd(5);
+        let (compare, swap) = (6, 7);
+        let replace = AtomicOp::CompareSwap { compare, swap };
         let segments = [segment(8)];
-        for (op, opcode, operands) in [(swap, 5, (6, 7)), (add, 6, (5, 0))] {
-            let request = request(op, SendFlags::all(), &segments);
+        for (op, opcode, operands) in [(replace, 5, (6, 7)), (add, 6, (5, 0))] {
+            let request = request(to(remote_addr, op), SendFlags::all(), &segments);
             let work = send_work(&request, 99);
             assert_eq!((work.opcode, work.num_sge), (opcode, 1));
             assert_eq!(work.send_flags, 1 | 2 | 4, "never inline");
@@ -352,14 +325,9 @@ mod tests {
             check_send(&request(op, SendFlags::empty(), segments), &GRANT)
         };
         let bad = Err(PostError::BadAtomic);
-        assert_eq!(check(add, &[segment(4)]), bad);
-        assert_eq!(check(add, &[segment(4), segment(4)]), bad);
-        let unaligned = SendOp::FetchAdd {
-            remote_addr: remote_addr + 4,
-            rkey,
-            add: 5,
-        };
-        assert_eq!(check(unaligned, &segments), bad);
+        assert_eq!(check(to(remote_addr, add), &[segment(4)]), bad);
+        assert_eq!(check(to(remote_addr, add), &[segment(4), segment(4)]), bad);
+        assert_eq!(check(to(remote_addr + 4, add), &segments), bad);
     }
 
     #[test]

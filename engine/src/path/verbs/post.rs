@@ -7,7 +7,7 @@ use core::slice;
 use dv_sys::verbs::{ibv_recv_wr, ibv_send_wr};
 
 use super::chain::{
-    CHUNK, NO_SEND, check_recv, check_send, link_recvs, link_sends, op_of, recv_work, send_work,
+    CHUNK, NO_SEND, check_recv, check_send, link_recvs, link_sends, recv_work, send_work,
 };
 use super::device::{Device, QueueCalls, Refused};
 use super::queue_pair::QueuePair;
@@ -215,7 +215,7 @@ impl<D: Device> QueuePair<D> {
         let recorded = Request {
             wr_id: request.wr_id,
             wr_data: wr_data(length),
-            op: op_of(request.op),
+            op: request.op.into(),
             length,
             signalled: request.flags.contains(SendFlags::SIGNALED) || request.op == SendOp::Nop,
         };

@@ -127,7 +127,7 @@ impl Shadow {
             wr_id: entry.wr_id.load(Ordering::Relaxed),
             wr_data: entry.wr_data.load(Ordering::Relaxed),
             length: entry.length.load(Ordering::Relaxed),
-            op: OPS[usize::from(op & !SIGNALLED)],
+            op: CompletionOp::ALL[usize::from(op & !SIGNALLED)],
             signalled: op & SIGNALLED != 0,
         })
     }
@@ -141,29 +141,6 @@ impl Shadow {
         Some(request)
     }
 }
-
-/// The operations, by the number that is stored.
-const OPS: [CompletionOp; 10] = {
-    use CompletionOp::*;
-    let ops = [
-        Send,
-        Write,
-        Read,
-        Recv,
-        RecvWriteImm,
-        Nop,
-        Bind,
-        WriteImm,
-        FetchAdd,
-        CompareSwap,
-    ];
-    let mut at = 0;
-    while at < ops.len() {
-        assert!(ops[at] as usize == at);
-        at += 1;
-    }
-    ops
-};
 
 #[cfg(test)]
 mod tests {
@@ -179,7 +156,7 @@ mod tests {
         Request {
             wr_id: number,
             wr_data: (number >> 1) as u32,
-            op: OPS[number as usize % OPS.len()],
+            op: CompletionOp::ALL[number as usize % CompletionOp::ALL.len()],
             length: (number >> 2) as u32,
             signalled: number & 1 != 0,
         }

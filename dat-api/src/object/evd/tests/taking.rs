@@ -46,41 +46,38 @@ fn evd_w01_extended_events_are_the_same_on_both_paths() {
         ..ep.received(1)
     };
     let request = |op| Completion { op, ..ep.sent(8) };
-    let completions = [
-        immediate(CompletionOp::Recv),
-        immediate(CompletionOp::RecvWriteImm),
-        request(CompletionOp::WriteImm),
-        request(CompletionOp::FetchAdd),
-        request(CompletionOp::CompareSwap),
-    ];
+    let requests = CompletionOp::ALL
+        .into_iter()
+        .filter(|&op| op == CompletionOp::WriteImm || op.is_atomic());
     let data = u32::from_ne_bytes([1, 2, 3, 4]);
-    let expected = [
-        (ExtendedOperation::RecvMsgImmed, 1, 11, data),
-        (ExtendedOperation::RecvImmed, 1, 11, data),
-        (ExtendedOperation::RdmaWriteImmed, 8, 8, 0),
-        (ExtendedOperation::FetchAdd, 8, 8, 0),
-        (ExtendedOperation::CmpSwap, 8, 8, 0),
-    ]
-    .map(
-        |(operation, cookie, length, immediate)| EventData::ExtendedDto {
-            ep: ep.handle(),
-            cookie,
-            status: DtoStatus::Success,
-            length,
-            operation,
-            immediate,
-        },
-    );
+    let received = [CompletionOp::Recv, CompletionOp::RecvWriteImm];
+    let received = received.map(|op| (immediate(op), ExtendedOperation::of(op, true), 1, 11, data));
+    let requests = requests.map(|op| (request(op), ExtendedOperation::of(op, false), 8, 8, 0));
+    let (completions, expected): (Vec<_>, Vec<_>) = received
+        .into_iter()
+        .chain(requests)
+        .map(|(completion, operation, cookie, length, immediate)| {
+            let event = EventData::ExtendedDto {
+                ep: ep.handle(),
+                cookie,
+                status: DtoStatus::Success,
+                length,
+                operation: operation.expect("it is extended"),
+                immediate,
+            };
+            (completion, event)
+        })
+        .unzip();
     for (is_direct, waits) in [(true, false), (true, true), (false, false), (false, true)] {
         let fixture = Fixture::new(8, EvdFlags::DTO);
         fixture.ia.choose_path(is_direct);
         let (role, flags) = (DtoRole::Recv { depth: 8 }, CompletionFlags::empty());
         let _stream = fixture.evd.attach_dto(role, flags, &[]).expect("room");
         let ring = fixture.ia.rings().pop().expect("a queue");
-        for completion in completions {
+        for &completion in &completions {
             ring.complete(completion);
         }
-        for (at, event) in expected.into_iter().enumerate() {
+        for (at, &event) in expected.iter().enumerate() {
             let taken = if waits {
                 let waited = fixture.poll(1);
                 assert_eq!(waited.nmore as usize, expected.len() - 1 - at);

@@ -80,6 +80,15 @@ fn normalised<'a>(request: &SendRequest<'a>) -> SendRequest<'a> {
     }
 }
 
+/// Returns the opcode of an atomic operation and the words of its segment, of which the device
+/// ignores one.
+fn operands(op: AtomicOp) -> (u32, [Option<u64>; 2]) {
+    match op {
+        AtomicOp::CompareSwap { compare, swap } => (0x11, [Some(swap), Some(compare)]),
+        AtomicOp::FetchAdd(add) => (0x12, [Some(add), None]),
+    }
+}
+
 fn encode(request: &SendRequest<'_>, counter: u32) -> (Vec<Option<u8>>, usize) {
     let (opcode, imm, remote) = match request.op {
         SendOp::Send => (0x0a, 0, None),
@@ -91,12 +100,11 @@ fn encode(request: &SendRequest<'_>, counter: u32) -> (Vec<Option<u8>>, usize) {
             imm,
         } => (0x09, imm, Some((remote_addr, rkey))),
         SendOp::Read { remote_addr, rkey } => (0x10, 0, Some((remote_addr, rkey))),
-        SendOp::CompareSwap {
-            remote_addr, rkey, ..
-        } => (0x11, 0, Some((remote_addr, rkey))),
-        SendOp::FetchAdd {
-            remote_addr, rkey, ..
-        } => (0x12, 0, Some((remote_addr, rkey))),
+        SendOp::Atomic {
+            remote_addr,
+            rkey,
+            op,
+        } => (operands(op).0, 0, Some((remote_addr, rkey))),
         SendOp::Nop => (0x00, 0, None),
     };
     let mut body = Vec::new();
@@ -106,16 +114,11 @@ fn encode(request: &SendRequest<'_>, counter: u32) -> (Vec<Option<u8>>, usize) {
         body.extend([0; 4]);
     }
     let mut body: Vec<Option<u8>> = body.into_iter().map(Some).collect();
-    match request.op {
-        SendOp::CompareSwap { compare, swap, .. } => {
-            body.extend(swap.to_be_bytes().map(Some));
-            body.extend(compare.to_be_bytes().map(Some));
+    if let SendOp::Atomic { op, .. } = request.op {
+        for word in operands(op).1 {
+            let bytes = word.map(u64::to_be_bytes);
+            body.extend((0..8).map(|at| bytes.map(|bytes| bytes[at])));
         }
-        SendOp::FetchAdd { add, .. } => {
-            body.extend(add.to_be_bytes().map(Some));
-            body.extend([None; 8]);
-        }
-        _ => {}
     }
     if request.flags.contains(SendFlags::INLINE) && opcode & 0x10 == 0 {
         let total: u32 = request.segments.iter().map(|s| s.length).sum();
@@ -237,6 +240,12 @@ proptest! {
                         .map(|((op, flags, _), segments)| {
                             wr_id += 1;
                             let (remote_addr, rkey, imm) = (0x1_0000_0001 * wr_id, 77, 0x8000_0001);
+                            let number = 0x0123_4567_89ab_cdef_u64.wrapping_mul(wr_id);
+                            let atomic = |op| SendOp::Atomic {
+                                remote_addr: remote_addr & !3,
+                                rkey,
+                                op,
+                            };
                             let op = [
                                 SendOp::Send,
                                 SendOp::SendImm(imm),
@@ -244,13 +253,8 @@ proptest! {
                                 SendOp::WriteImm { remote_addr, rkey, imm },
                                 SendOp::Read { remote_addr, rkey },
                                 SendOp::Nop,
-                                SendOp::FetchAdd { remote_addr: remote_addr & !3, rkey, add: wr_id },
-                                SendOp::CompareSwap {
-                                    remote_addr: remote_addr & !3,
-                                    rkey,
-                                    compare: wr_id,
-                                    swap: !wr_id,
-                                },
+                                atomic(AtomicOp::FetchAdd(number)),
+                                atomic(AtomicOp::CompareSwap { compare: number, swap: !number }),
                             ][*op as usize];
                             let flags = flags_of(*flags);
                             SendRequest { wr_id, op, flags, segments }
@@ -265,13 +269,12 @@ proptest! {
                         let length: u32 = request.segments.iter().map(|s| s.length).sum();
                         let inline = request.flags.contains(SendFlags::INLINE)
                             && !request.op.fills_segments();
-                        let is_atomic = request.op.atomic().is_some();
-                        let is_bad = is_atomic && {
-                            let lengths: Vec<u32> =
-                                request.segments.iter().map(|s| s.length).collect();
-                            let (at, _) = request.op.atomic().unwrap();
-                            lengths != [8] || at % 8 != 0
-                        };
+                        let lengths: Vec<u32> = request.segments.iter().map(|s| s.length).collect();
+                        let is_bad = matches!(
+                            request.op,
+                            SendOp::Atomic { remote_addr, .. }
+                                if lengths != [8] || remote_addr % 8 != 0
+                        );
                         let error = if model.outstanding.len() == capacity {
                             Some(PostError::QueueFull)
                         } else if inline && length > 92 {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::path::direct::CqeKind;
+use mlx5_rings::wire::WqeOpcode;
 
 /// Returns CQEs of every kind for queue pair 7, with the kind that the fast path
 /// decodes: the n-th entry is of the n-th request on its side.
@@ -103,22 +104,26 @@ fn immediate_data_and_atomics_are_consumed_with_what_they_have_more() {
             Some((20, 5))
         );
     }
-    pair.send(30).unwrap();
-    cq.write(Entry {
-        request: 0x12,
-        ..done(7, 0)
-    });
-    let cqe = cq.poller.peek().unwrap();
-    assert_eq!((cqe.kind(), cqe.request_op()), (CqeKind::Request, None));
-    assert_eq!(cqe.extended_op(), Some(CompletionOp::FetchAdd));
-    assert_eq!(cqe.consume_request().map(|(wr_id, _)| wr_id), Some(30));
-    pair.send(31).unwrap();
-    cq.write(Entry {
-        request: 0x12,
-        ..done(7, 1)
-    });
-    let polled = cq.poll().map(|it| (it.wr_id, it.op, it.byte_len));
-    assert_eq!(polled, Some((31, CompletionOp::FetchAdd, 8)));
+    let all = (0..=u8::MAX).filter_map(WqeOpcode::from_bits);
+    for (at, opcode) in all.filter(|opcode| opcode.is_atomic()).enumerate() {
+        let op = CompletionOp::of(opcode);
+        assert!(op.is_atomic(), "{opcode:?}");
+        let next = |counter| Entry {
+            request: opcode as u8,
+            ..done(7, counter)
+        };
+        let counter = 2 * at as u16;
+        pair.send(30).unwrap();
+        cq.write(next(counter));
+        let cqe = cq.poller.peek().unwrap();
+        assert_eq!((cqe.kind(), cqe.request_op()), (CqeKind::Request, None));
+        assert_eq!(cqe.extended_op(), Some(op));
+        assert_eq!(cqe.consume_request().map(|(wr_id, _)| wr_id), Some(30));
+        pair.send(31).unwrap();
+        cq.write(next(counter + 1));
+        let polled = cq.poll().map(|it| (it.wr_id, it.op, it.byte_len));
+        assert_eq!(polled, Some((31, op, 8)));
+    }
     assert_eq!(cq.device.in_use(), 0);
 }
 
