@@ -192,3 +192,28 @@ fn too_little_locked_memory_is_named_with_the_remedies() {
         "ulimit -l",
     ]);
 }
+
+#[test]
+fn too_few_descriptors_are_named_and_change_no_connection_manager() {
+    for most in [20, 24, 28, 40] {
+        let mut command = emulated("mlx5_0");
+        // SAFETY: the call may be made between fork and exec.
+        unsafe {
+            command.pre_exec(move || {
+                let limit = libc::rlimit {
+                    rlim_cur: most,
+                    rlim_max: most,
+                };
+                match libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) {
+                    0 => Ok(()),
+                    _ => Err(std::io::Error::last_os_error()),
+                }
+            });
+        }
+        let output = command.output().expect("dat-check runs");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(!text.contains("by socket"), "{most}: {text}");
+        let opened = text.contains("by rdma_cm");
+        assert!(opened || text.contains("os error 24"), "{most}: {text}");
+    }
+}

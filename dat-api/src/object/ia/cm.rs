@@ -67,8 +67,8 @@ pub(super) struct Port<'a> {
 /// its own that the kernel serves, otherwise sockets.
 pub(super) fn choose(port: &Port<'_>) -> Result<Chosen> {
     // Without free descriptors, files look as if they did not exist, and another manager or address
-    // would be chosen.
-    const TO_LOOK: usize = 8;
+    // would be chosen. The kernel's manager takes 12 of them, with its libraries.
+    const TO_LOOK: usize = 16;
     if let Some(error) = dat_engine::descriptors::shortage(TO_LOOK) {
         return Err(DatError::new(
             ReturnType::InsufficientResources,
