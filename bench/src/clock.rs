@@ -44,7 +44,6 @@ impl Clock {
         Self::monotonic()
     }
 
-    /// Returns `CLOCK_MONOTONIC`.
     pub(crate) fn monotonic() -> Self {
         Self {
             source: Source::Monotonic,

@@ -175,7 +175,6 @@ fn path(device: &DeviceInfo) -> String {
     }
 }
 
-/// Returns the limits.
 fn limits_of(limits: &Limits, entry: &Entry) -> String {
     let inline = match &entry.inline {
         Some(Ok(bytes)) if *bytes >= MAX_INLINE_TRIED => format!("{bytes} bytes or more"),

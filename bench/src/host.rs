@@ -10,13 +10,11 @@ use crate::failure::Failure;
 /// The host of a run.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Host {
-    /// Host name.
     pub(crate) name: String,
     /// CPU model, as in /proc/cpuinfo.
     pub(crate) cpu: String,
     /// Number of CPUs that this process may run on.
     pub(crate) cpus: usize,
-    /// Whether the host is a virtual machine.
     pub(crate) virtual_machine: bool,
     /// Kernel release.
     pub(crate) kernel: String,

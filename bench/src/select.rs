@@ -10,7 +10,6 @@ use crate::output;
 /// The chosen device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Selected {
-    /// Its name.
     pub(crate) name: String,
     /// Its emulated fabric; none if mlx5-emu does not run this process.
     pub(crate) fabric: Option<String>,

@@ -101,7 +101,7 @@ impl Verbs {
     pub(crate) unsafe fn connect(&self, qp: NonNull<ibv_qp>, peer: u32) -> Result<(), Failure> {
         let port = &self.port;
         let modify = |attributes: &mut ibv_qp_attr, mask: u32| {
-            // SAFETY: required of the caller; the attributes are only read.
+            // SAFETY: the queue pair is alive; the attributes are only read.
             match unsafe { ibv_modify_qp(qp.as_ptr(), attributes, mask as i32) } {
                 0 => Ok(()),
                 errno => Err(Failure::environment(format!(

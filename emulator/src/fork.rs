@@ -96,7 +96,6 @@ impl<T: Default + Send + Sync + 'static> PerProcess<T> {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// Returns the value of this process.
     pub(crate) fn get(&self) -> &'static T {
         let found = self.0.load(Ordering::Acquire);
         // SAFETY: null, or leaked by `begin`.

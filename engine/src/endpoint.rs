@@ -53,7 +53,7 @@ impl Endpoint {
     /// completion queue was polled (or has processed its commands, or was dropped) after that.
     #[inline(always)]
     pub unsafe fn post_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: required of the caller.
+        // SAFETY: the segments' memory stays until the requests complete.
         unsafe {
             match &mut *self.path {
                 QueuePair::Direct(path) => path.receives.post(request)?,
@@ -76,7 +76,7 @@ impl Endpoint {
     /// As for [`Self::post_recv`]; and the endpoint is on the direct path.
     #[inline(always)]
     pub unsafe fn try_post_recv(&mut self, request: &RecvRequest<'_>) -> bool {
-        // SAFETY: required of the caller.
+        // SAFETY: the path is direct, and the segments' memory stays until the requests complete.
         unsafe { self.path.direct().receives.try_post(request) }
     }
 
@@ -89,7 +89,7 @@ impl Endpoint {
     pub unsafe fn try_post_recv_by_verbs(&mut self, request: &RecvRequest<'_>) -> bool {
         match &mut *self.path {
             QueuePair::Direct(_) => false,
-            // SAFETY: required of the caller.
+            // SAFETY: the segments' memory stays until the requests complete.
             QueuePair::Verbs(path) => unsafe { path.post_recv_inlined(request) }.is_ok(),
         }
     }
@@ -106,7 +106,7 @@ impl Endpoint {
         list: &[T],
         message: impl Fn(&T) -> Option<Message> + Copy,
     ) -> usize {
-        // SAFETY: required of the caller.
+        // SAFETY: the segments' memory stays until the requests complete.
         unsafe {
             match &mut *self.path {
                 QueuePair::Direct(path) => path.receives.try_post_messages(list, message),
@@ -124,7 +124,7 @@ impl Endpoint {
     /// As for [`Self::post_recv`], for every request.
     #[inline]
     pub unsafe fn post_recv_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
-        // SAFETY: required of the caller.
+        // SAFETY: the segments' memory stays until the requests complete.
         unsafe {
             match &mut *self.path {
                 QueuePair::Direct(path) => path.receives.post_list(requests),
@@ -146,7 +146,7 @@ impl Endpoint {
     /// completion queue was polled (or has processed its commands, or was dropped) after that.
     #[inline(always)]
     pub unsafe fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: required of the caller.
+        // SAFETY: the segments' memory stays until the requests complete.
         unsafe { self.post_send_with_data(request, 0) }
     }
 
@@ -164,7 +164,7 @@ impl Endpoint {
         request: &SendRequest<'_>,
         wr_data: u32,
     ) -> Result<(), PostError> {
-        // SAFETY: required of the caller.
+        // SAFETY: the segments' memory stays until the requests complete.
         unsafe {
             match &mut *self.path {
                 QueuePair::Direct(path) => path.sends.post(request, wr_data)?,
@@ -183,7 +183,7 @@ impl Endpoint {
     /// As for [`Self::post_send`]; and the endpoint is on the direct path.
     #[inline(always)]
     pub unsafe fn try_post_send(&mut self, request: &SendRequest<'_>, wr_data: u32) -> bool {
-        // SAFETY: required of the caller.
+        // SAFETY: the path is direct, and the segments' memory stays until the requests complete.
         unsafe { self.path.direct().sends.try_post(request, wr_data) }
     }
 
@@ -201,7 +201,7 @@ impl Endpoint {
     ) -> bool {
         match &mut *self.path {
             QueuePair::Direct(_) => false,
-            // SAFETY: required of the caller.
+            // SAFETY: the segments' memory stays until the requests complete.
             QueuePair::Verbs(path) => unsafe { path.post_send_inlined(request, wr_data) }.is_ok(),
         }
     }
@@ -218,7 +218,7 @@ impl Endpoint {
         message: impl Fn(&T) -> Option<Message> + Copy,
         inline: u32,
     ) -> usize {
-        // SAFETY: required of the caller.
+        // SAFETY: the segments' memory stays until the requests complete.
         unsafe {
             match &mut *self.path {
                 QueuePair::Direct(path) => path.sends.try_post_messages(list, message, inline),
@@ -263,7 +263,7 @@ impl Endpoint {
             target: request.target.filter(|target| target.length != 0),
             ..*request
         };
-        // SAFETY: required of the caller.
+        // SAFETY: the region stays registered while the window is bound to it.
         let key = unsafe { self.path.post_bind(window, &request, wr_data) }?;
         window.bound(key, request.target.map(|target| target.region));
         Ok(key)
@@ -278,7 +278,7 @@ impl Endpoint {
     /// As for [`Self::post_send`], for every request.
     #[inline]
     pub unsafe fn post_send_list(&mut self, requests: &[SendRequest<'_>]) -> Result<(), ListError> {
-        // SAFETY: required of the caller.
+        // SAFETY: the segments' memory stays until the requests complete.
         unsafe {
             match &mut *self.path {
                 QueuePair::Direct(path) => path.sends.post_list(requests),

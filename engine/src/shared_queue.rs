@@ -85,7 +85,7 @@ impl SharedReceiveQueue {
     /// receive completes, or until the queue and all its endpoints were dropped.
     #[inline(always)]
     pub unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: required of the caller.
+        // SAFETY: the segments' memory stays until the requests complete.
         unsafe {
             match &mut self.path {
                 path::SharedReceives::Direct(path) => path.producer.post(request)?,
@@ -109,9 +109,9 @@ impl SharedReceiveQueue {
     #[inline(always)]
     pub unsafe fn try_post(&mut self, request: &RecvRequest<'_>) -> bool {
         match &mut self.path {
-            // SAFETY: required of the caller.
+            // SAFETY: the caller has found that the path is direct.
             path::SharedReceives::Direct(path) => unsafe { path.producer.try_post(request) },
-            // SAFETY: required of the caller.
+            // SAFETY: the caller has found that the path is direct.
             path::SharedReceives::Verbs(_) => unsafe { core::hint::unreachable_unchecked() },
         }
     }
@@ -126,7 +126,7 @@ impl SharedReceiveQueue {
         list: &[T],
         message: impl Fn(&T) -> Option<Message> + Copy,
     ) -> usize {
-        // SAFETY: required of the caller.
+        // SAFETY: the segments' memory stays until the requests complete.
         unsafe {
             match &mut self.path {
                 path::SharedReceives::Direct(path) => {
@@ -146,7 +146,7 @@ impl SharedReceiveQueue {
     /// As for [`Self::post`], for every request.
     #[inline]
     pub unsafe fn post_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
-        // SAFETY: required of the caller.
+        // SAFETY: the segments' memory stays until the requests complete.
         unsafe {
             match &mut self.path {
                 path::SharedReceives::Direct(path) => path.producer.post_list(requests),
@@ -276,6 +276,6 @@ unsafe fn on_verbs<T>(
     list: &[T],
     message: impl Fn(&T) -> Option<Message>,
 ) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: the segments' memory stays until the requests complete.
     unsafe { path.try_post_messages(list, message) }
 }

@@ -30,7 +30,6 @@ impl Outcome {
         }
     }
 
-    /// Adds a round.
     pub(super) fn add(&mut self, round: &Recording) {
         self.noise.add(&round.noise);
         self.round_rates.push(round.sides.iter().map(average).sum());

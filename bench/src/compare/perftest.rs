@@ -6,7 +6,6 @@ use super::clients;
 use crate::cli::{CompareArgs, Operation};
 use crate::failure::Failure;
 
-/// One run.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Run {
     /// The figures of perftest's table, microseconds.

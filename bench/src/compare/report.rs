@@ -79,7 +79,6 @@ fn is_measurable(interval: Interval) -> bool {
     interval.low > 1.0 || interval.high < 1.0
 }
 
-/// Returns the text.
 pub(super) fn text(conditions: &Conditions, pairs: &[Pair]) -> String {
     let rest = format!(
         "{} of {} bytes; {} pairs of runs in turns, {} iterations each, two processes on this host",

@@ -90,13 +90,13 @@ impl Source for Own {
 
     #[inline(always)]
     unsafe fn post(&mut self, endpoint: &mut Endpoint, request: &RecvRequest<'_>) -> bool {
-        // SAFETY: required of the caller.
+        // SAFETY: the segments' memory outlives the requests.
         unsafe { endpoint.post_recv(request) }.is_ok()
     }
 
     #[inline(always)]
     unsafe fn post_list(&mut self, endpoint: &mut Endpoint, list: &[RecvRequest<'_>]) -> bool {
-        // SAFETY: required of the caller.
+        // SAFETY: the segments' memory outlives the requests.
         unsafe { endpoint.post_recv_list(list) }.is_ok()
     }
 }
@@ -115,13 +115,13 @@ impl Source for SharedReceiveQueue {
 
     #[inline(always)]
     unsafe fn post(&mut self, _: &mut Endpoint, request: &RecvRequest<'_>) -> bool {
-        // SAFETY: required of the caller.
+        // SAFETY: the segments' memory outlives the requests.
         unsafe { SharedReceiveQueue::post(self, request) }.is_ok()
     }
 
     #[inline(always)]
     unsafe fn post_list(&mut self, _: &mut Endpoint, list: &[RecvRequest<'_>]) -> bool {
-        // SAFETY: required of the caller.
+        // SAFETY: the segments' memory outlives the requests.
         unsafe { SharedReceiveQueue::post_list(self, list) }.is_ok()
     }
 }

@@ -88,7 +88,6 @@ pub(super) struct Conditions {
     pub(super) cpu: Option<usize>,
 }
 
-/// Returns the text.
 pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     let place = format!(
         "compared with {}; {} build; {}",
@@ -221,7 +220,6 @@ pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     document(SCHEMA, &conditions.device, body)
 }
 
-/// Returns the value of an operation.
 fn count<T>(of: &[(Operation, T)], operation: Operation) -> Option<&T> {
     of.iter()
         .find(|(it, _)| *it == operation)

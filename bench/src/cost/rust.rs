@@ -19,7 +19,6 @@ use super::end::{
 use super::operation::{BATCH, LIST};
 use crate::failure::Failure;
 
-/// Timeout for connecting.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Length of the queues of connection events.
 const CONNECTION_EVENTS: u32 = 8;

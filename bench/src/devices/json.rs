@@ -94,7 +94,6 @@ struct GidEntry {
     reason: &'static str,
 }
 
-/// Returns the document.
 pub(super) fn document(devices: &[Entry], fabric: Option<&str>) -> String {
     let devices = devices.iter().map(|device| entry(device, fabric)).collect();
     let document = Document {

@@ -227,7 +227,6 @@ pub(crate) fn remote(payload: &Payload, theirs: RemoteSegment, size: u32) -> Rem
     }
 }
 
-/// Returns the local range of a grant.
 pub(crate) fn local_grant(payload: &Payload) -> core::ops::Range<usize> {
     let start = payload.our_grant();
     start..start + payload::GRANT

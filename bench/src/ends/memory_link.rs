@@ -33,7 +33,6 @@ struct End {
     is_broken: bool,
 }
 
-/// One end.
 pub(crate) struct MemoryLink {
     mine: Rc<RefCell<End>>,
     other: Rc<RefCell<End>>,

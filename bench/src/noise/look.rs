@@ -42,7 +42,6 @@ pub(crate) struct Hiccups {
     pub(crate) log: Vec<Gap>,
 }
 
-/// One gap.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Gap {
     /// The round before which it was seen, from 0.

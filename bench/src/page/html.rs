@@ -16,7 +16,6 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 const EMULATED: &str = "EMULATED NIC: the times are those of programs on this host. \
 They say nothing about hardware, and are no hardware latencies.";
 
-/// Returns the page.
 pub(super) fn page(inputs: &[Input], sections: &[Section]) -> String {
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\

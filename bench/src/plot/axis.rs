@@ -16,7 +16,6 @@ pub(crate) enum Scale {
     Names(Vec<String>),
 }
 
-/// An axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Axis {
     /// What it shows, and its unit.

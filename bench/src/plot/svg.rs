@@ -51,7 +51,6 @@ impl Plot {
     }
 }
 
-/// Draws a panel.
 pub(crate) fn draw(panel: &Panel) -> Drawn {
     let mut out = String::new();
     let mut y = MARGIN;

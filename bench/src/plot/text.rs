@@ -1,7 +1,6 @@
 //! Widths of text without a font: estimates that are a little too wide, so that
 //! text does not overlap in any of the usual sans-serif fonts.
 
-/// Returns the width of a text.
 pub(super) fn width(text: &str, size: f64) -> f64 {
     text.chars().map(of_character).sum::<f64>() * size
 }

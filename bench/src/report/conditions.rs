@@ -42,7 +42,6 @@ impl fmt::Display for Goal {
 /// The device of a run.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct DeviceFacts {
-    /// Its name.
     pub(crate) name: String,
     /// The port used.
     pub(crate) port: u8,
@@ -122,7 +121,6 @@ pub(crate) fn head(device: &DeviceFacts, host: &Host, rest: &str) -> String {
     )
 }
 
-/// Returns the line of a device.
 pub(crate) fn device_line(device: &DeviceFacts) -> String {
     let reason = match &device.path_reason {
         Some(reason) => format!(" ({reason})"),

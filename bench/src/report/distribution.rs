@@ -23,7 +23,6 @@ impl Distribution {
         }
     }
 
-    /// Adds the samples of a round.
     pub(crate) fn add(&mut self, round: &Samples) {
         self.samples.absorb(round);
         self.round_medians.push(round.quantile(0.5));

@@ -92,7 +92,6 @@ pub(crate) struct Case {
     pub(crate) rounds: Vec<f64>,
     /// Upper end in nanoseconds and count of the buckets with samples, in ascending order.
     pub(crate) histogram: Vec<(u64, u64)>,
-    /// The unit of the rounds.
     pub(crate) rounds_unit: Unit,
     /// Whether these are other times of the case before it: conditions on figures that
     /// only that one has are not judged.
@@ -134,7 +133,6 @@ impl Case {
 /// The maximum length of a result file, in bytes. A long one has under 1 MiB.
 const LONGEST: u64 = 64 << 20;
 
-/// A result file.
 #[derive(Clone, Debug)]
 pub(crate) struct ResultFile {
     /// The command that wrote it.

@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 pub(super) struct Faults {
     /// Without a read from a disk.
     pub(super) minor: u64,
-    /// With one.
     pub(super) major: u64,
 }
 

@@ -61,7 +61,6 @@ impl Outcome {
         [(ENGINE, &self.engine), (LIBMLX5, &self.libmlx5)]
     }
 
-    /// Returns bytes per endpoint.
     fn per_endpoint(&self, bytes: u64) -> f64 {
         bytes as f64 / f64::from(self.endpoints)
     }
@@ -90,7 +89,6 @@ impl Cost {
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// Returns the text.
 pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     let place = pinned(conditions.cpu);
     let mut out = head(&conditions.device, &conditions.host, &place);

@@ -29,7 +29,6 @@ impl Library {
         Ok(address)
     }
 
-    /// Returns the path of the library.
     pub(super) fn path(&self) -> Option<PathBuf> {
         file_of(self.symbol(c"dat_ia_openv").ok()?)
     }

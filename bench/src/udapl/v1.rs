@@ -83,7 +83,6 @@ pub(crate) fn bytes(length: DAT_VLEN) -> u64 {
     length
 }
 
-/// Returns a local segment.
 pub(crate) fn local_segment(context: u32, address: u64, length: usize) -> DAT_LMR_TRIPLET {
     DAT_LMR_TRIPLET {
         lmr_context: context,

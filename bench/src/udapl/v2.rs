@@ -41,7 +41,6 @@ const VERSION: (u32, u32) = (2, 0);
 /// The attribute of an adapter that has atomic operations.
 const ATOMICS: &CStr = c"DAT_IB_FETCH_AND_ADD";
 
-/// `dat_extension_op`.
 pub(crate) type ExtensionOp = unsafe extern "C" fn(DAT_HANDLE, DAT_EXTENDED_OP, ...) -> DAT_RETURN;
 
 /// The calls that only this version has.
@@ -98,7 +97,6 @@ pub(crate) fn bytes(length: DAT_SEG_LENGTH) -> u64 {
     length.into()
 }
 
-/// Returns a local segment.
 pub(crate) fn local_segment(context: u32, address: u64, length: usize) -> DAT_LMR_TRIPLET {
     DAT_LMR_TRIPLET {
         virtual_address: address,

@@ -82,7 +82,6 @@ pub(super) struct Case {
     pub(super) clock: Clock,
 }
 
-/// The result of one round.
 pub(super) struct RoundResult {
     /// Latencies, from the sender's time until the waiter has the event.
     pub(super) samples: Samples,

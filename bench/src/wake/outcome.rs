@@ -45,7 +45,6 @@ impl Outcome {
         }
     }
 
-    /// Adds the result of a round.
     pub(super) fn add(&mut self, result: RoundResult) {
         let cpu = result.ran.cpu_nanoseconds as f64;
         self.cpu.push(cpu / 1000.0 / result.samples.count() as f64);

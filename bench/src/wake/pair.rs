@@ -14,7 +14,6 @@ use crate::failure::Failure;
 pub(super) const DEPTH: u64 = 64;
 /// Bytes of a message, which is inline.
 const MESSAGE: usize = 8;
-/// Timeout for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Converts the failure of a control call.

@@ -45,7 +45,6 @@ impl Conditions {
     }
 }
 
-/// Returns the text.
 pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     let place = format!(
         "waiter {}, sender {}",

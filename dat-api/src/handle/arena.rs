@@ -61,11 +61,10 @@ pub(super) fn find(pointer: *const c_void) -> Option<&'static Slot> {
 /// The pointer points to the first byte of a slot.
 #[inline(always)]
 pub(super) unsafe fn known(pointer: *const c_void) -> &'static Slot {
-    // SAFETY: the caller's promise; every bit pattern is a valid slot.
+    // SAFETY: the pointer points to the first byte of a slot; every bit pattern is a valid slot.
     unsafe { &*pointer.cast() }
 }
 
-/// Returns the slot with a number that [`number`] returned.
 pub(super) fn numbered(number: u32) -> Option<&'static Slot> {
     let number = number as usize;
     // SAFETY: the number was compared with `COUNT`.

@@ -96,7 +96,6 @@ impl Handle {
         core::ptr::with_exposed_provenance(self.bits())
     }
 
-    /// Returns the handle of a slot.
     #[inline(always)]
     pub(crate) fn of(slot: &'static Slot) -> Self {
         match Self::from_bits(core::ptr::from_ref(slot).addr()) {
@@ -125,7 +124,7 @@ impl Handle {
     /// The bits are those of a handle that has named an object: the library has stored them itself.
     #[inline(always)]
     pub(crate) unsafe fn known(bits: usize) -> (Self, &'static Slot) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the bits are those of a handle that has named an object.
         unsafe {
             let handle = Self(NonZeroUsize::new_unchecked(bits));
             (handle, arena::known(handle.pointer()))
@@ -339,7 +338,7 @@ pub fn pin<T: Object>(handle: Handle) -> Option<Pinned<T>> {
 #[inline(always)]
 #[must_use]
 pub unsafe fn peek<T: Object>(handle: Handle) -> Option<&'static T> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the object is not freed while the reference is used.
     unsafe { peek_at(handle.pointer()) }
 }
 

@@ -78,7 +78,6 @@ impl SlotCounters {
 }
 
 impl Slot {
-    /// Returns the counters.
     #[inline(always)]
     #[must_use]
     pub(crate) fn counters(&self) -> &SlotCounters {

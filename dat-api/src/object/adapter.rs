@@ -130,7 +130,7 @@ impl Ia {
                 "another IA sends its asynchronous events to the EVD of this one: close that IA first",
             ));
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: no post runs at the same time, unless posts take the lock.
         unsafe { ia.end(graceful) }
     }
 }

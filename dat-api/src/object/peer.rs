@@ -17,7 +17,6 @@ impl PeerAddress {
         Self(Box::new(Storage([0; _])))
     }
 
-    /// Returns this address.
     pub(crate) fn new(address: SocketAddr) -> Self {
         let mut new = Self::none();
         new.set(address);

@@ -169,14 +169,14 @@ impl Rmr {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<u32, Refusal> {
-        // SAFETY: the caller's promise.
+        // SAFETY: posts and binds to the endpoint take turns.
         let bind = || unsafe { self.try_bind(ep, segment, privileges, cookie, flags) };
         let mut refused = match bind() {
             Ok(context) => return Ok(context),
             Err(refused) => refused,
         };
         // Nothing is locked here: making room polls completions.
-        // SAFETY: the caller's promise.
+        // SAFETY: no post runs at the same time, unless posts take the lock.
         let make_room = |error| unsafe { ep.make_request_room(error) };
         if refused.1.is_some_and(make_room) {
             match bind() {
@@ -202,7 +202,7 @@ impl Rmr {
     ) -> Result<u32, (Refusal, Option<PostError>)> {
         let plain = |refusal| (refusal, None);
         let zone = self.pz.handle().bits();
-        // SAFETY: the caller's promise.
+        // SAFETY: posts and binds to the endpoint take turns.
         unsafe { ep.check_bind(zone, flags) }.map_err(plain)?;
         let lmr = match segment.length {
             0 => None,

@@ -41,7 +41,6 @@ impl EndpointSource {
     }
 }
 
-/// A service point.
 pub(crate) struct ServicePoint {
     point: Handle,
     ia: Arc<Ia>,
@@ -207,7 +206,6 @@ impl ServicePoint {
         }
     }
 
-    /// Returns whether it is closed.
     pub(super) fn is_closed(&self) -> bool {
         self.open.lock().is_none()
     }

@@ -12,7 +12,6 @@ pub(crate) struct Usage(AtomicU32);
 
 /// An object that counts its users.
 pub(crate) trait Counted {
-    /// The count.
     fn usage(&self) -> &Usage;
 }
 

@@ -159,7 +159,6 @@ impl Conf {
         conf
     }
 
-    /// Adds a line error.
     pub(super) fn add_line_error(&mut self, line: usize, cause: String) {
         if self.line_errors.len() < MAX_LINE_ERRORS {
             self.line_errors.push(LineError { line, cause });

@@ -304,8 +304,8 @@ impl Message<'_> {
 #[inline(always)]
 pub(super) unsafe fn posted(segments: &[Segment<'_>]) -> (u32, impl Fn(usize) -> LmrSegment) {
     let first = segments.as_ptr();
-    // SAFETY: the caller's promise. The closure captures one word, without the length, which a post
-    // checks once.
+    // SAFETY: the index is below the number of segments, which are borrowed. The closure captures
+    // one word, without the length, which a post checks once.
     let segment = move |at| unsafe { (*first.add(at)).segment };
     (count_of(segments), segment)
 }

@@ -20,7 +20,6 @@ pub(crate) struct Outgoing {
     pub(crate) to: u8,
     /// The path of the connection, if it has one.
     pub(crate) path: Option<Path>,
-    /// The message.
     pub(crate) message: Message,
 }
 

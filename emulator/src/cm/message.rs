@@ -14,7 +14,6 @@ impl CommId {
     pub(crate) const NONE: Self = Self(0);
 }
 
-/// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     /// The sender's communication ID.
@@ -55,7 +54,6 @@ pub(crate) enum Body {
 pub(crate) struct Ece {
     /// The vendor whose options these are; 0 for none.
     pub(crate) vendor_id: u32,
-    /// The options.
     pub(crate) options: u32,
 }
 
@@ -74,9 +72,7 @@ pub(crate) struct Path {
     pub(crate) pkey: u16,
     /// Flow label, 20 bits.
     pub(crate) flow_label: u32,
-    /// Traffic class.
     pub(crate) traffic_class: u8,
-    /// Hop limit.
     pub(crate) hop_limit: u8,
     /// Service level.
     pub(crate) sl: u8,
@@ -101,7 +97,6 @@ impl Path {
     }
 }
 
-/// REQ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Req {
     /// The service that is to accept the connection.
@@ -128,15 +123,12 @@ pub(crate) struct Req {
     pub(crate) max_cm_retries: u8,
     /// How long either manager waits for a reply; see [`timeout`].
     pub(crate) response_timeout: u8,
-    /// The path.
     pub(crate) path: Path,
     /// Options of the drivers.
     pub(crate) ece: Ece,
-    /// Private data.
     pub(crate) private_data: [u8; Req::PRIVATE_DATA],
 }
 
-/// REP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rep {
     /// The sender's queue pair.
@@ -157,16 +149,12 @@ pub(crate) struct Rep {
     pub(crate) target_ack_delay: u8,
     /// Options of the drivers.
     pub(crate) ece: Ece,
-    /// Private data.
     pub(crate) private_data: [u8; Rep::PRIVATE_DATA],
 }
 
-/// REJ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rej {
-    /// The reason.
     pub(crate) reason: RejReason,
-    /// Private data.
     pub(crate) private_data: [u8; Rej::PRIVATE_DATA],
 }
 
@@ -185,18 +173,14 @@ impl RejReason {
     pub(crate) const VENDOR_OPTION_NOT_SUPPORTED: Self = Self(35);
 }
 
-/// SIDR_REQ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SidrReq {
-    /// The service.
     pub(crate) service_id: u64,
     /// Partition key.
     pub(crate) pkey: u16,
-    /// Private data.
     pub(crate) private_data: [u8; SidrReq::PRIVATE_DATA],
 }
 
-/// SIDR_REP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SidrRep {
     /// Whether there is such a queue pair.
@@ -207,7 +191,6 @@ pub(crate) struct SidrRep {
     pub(crate) qkey: u32,
     /// Options of the drivers.
     pub(crate) ece: Ece,
-    /// Private data.
     pub(crate) private_data: [u8; SidrRep::PRIVATE_DATA],
 }
 

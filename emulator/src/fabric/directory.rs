@@ -114,7 +114,6 @@ pub enum UntrustedKind {
     Open(u32),
 }
 
-/// The directory of one fabric.
 #[derive(Clone, Debug)]
 pub(super) struct FabricDirectory {
     path: PathBuf,
@@ -228,7 +227,6 @@ impl FabricDirectory {
         bases
     }
 
-    /// Returns the path of the directory.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

@@ -30,7 +30,6 @@ const RECORD: usize = 32;
 /// A service that a process listens to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Service {
-    /// The service ID.
     pub(crate) id: u64,
     /// The family of the address: 4, 6, or 0 for InfiniBand.
     pub(crate) family: u8,

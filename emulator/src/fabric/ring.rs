@@ -36,7 +36,6 @@ const fn padded(len: usize) -> u64 {
     len.next_multiple_of(8) as u64
 }
 
-/// The memory of one ring.
 #[derive(Debug)]
 pub(super) struct RingMemory<M> {
     base: NonNull<u8>,

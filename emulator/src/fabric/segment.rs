@@ -131,7 +131,6 @@ impl Segment {
         file.set_len(0)
     }
 
-    /// Returns the words of a slot.
     pub(super) fn slot(&self, slot: Slot) -> SlotWords<'_> {
         let index = usize::from(slot) - 1;
         assert!(index < SLOTS);

@@ -26,7 +26,6 @@ pub enum DeviceFault {
     DeviceFatal(u8),
 }
 
-/// A delayed packet.
 #[derive(Debug)]
 struct DelayedPacket {
     due: Nanos,

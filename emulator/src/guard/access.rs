@@ -267,7 +267,7 @@ mod machine {
     /// # Safety
     /// `context` is the third argument of a running `SA_SIGINFO` handler.
     pub(in crate::guard) unsafe fn continue_at_exit(context: *mut c_void) -> bool {
-        // SAFETY: promised by the caller.
+        // SAFETY: `context` is that of a running signal handler.
         let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
         let at = registers[libc::REG_RIP as usize].cast_unsigned();
         let begin = mlx5emu_guard_begin as *const () as u64;

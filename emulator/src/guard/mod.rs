@@ -69,7 +69,7 @@ pub(crate) fn install() {
 /// # Safety
 /// `context` is the third argument of a running `SA_SIGINFO` handler.
 pub(crate) unsafe fn recover_from_truncation(address: usize, context: *mut c_void) -> bool {
-    // SAFETY: promised by the caller.
+    // SAFETY: `context` is that of a running signal handler.
     shared::replace(address) || unsafe { recover(context) }
 }
 
@@ -79,7 +79,7 @@ pub(crate) unsafe fn recover_from_truncation(address: usize, context: *mut c_voi
 /// # Safety
 /// `context` is the third argument of a running `SA_SIGINFO` handler.
 pub(crate) unsafe fn recover(context: *mut c_void) -> bool {
-    // SAFETY: promised by the caller.
+    // SAFETY: `context` is that of a running signal handler.
     unsafe { access::continue_at_exit(context) }
 }
 

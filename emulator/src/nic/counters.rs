@@ -88,7 +88,6 @@ impl Counters {
         }
     }
 
-    /// Returns the counters of a port.
     pub(crate) fn row(&self, at: PortAddress) -> Row {
         let cells = self.0.as_ref().as_ref();
         std::array::from_fn(|counter| cells[first_cell(at) + counter].load(Relaxed))

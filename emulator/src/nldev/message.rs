@@ -41,7 +41,6 @@ impl<'a> Request<'a> {
         self.word(8)
     }
 
-    /// Returns the value of an attribute.
     pub(super) fn attribute(&self, wanted: u16) -> Option<&'a [u8]> {
         let mut rest = &self.bytes[HEADER..];
         loop {

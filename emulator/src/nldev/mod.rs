@@ -100,7 +100,6 @@ const DRIVER_MLX5: u32 = 1;
 pub(crate) struct Nldev<'a> {
     pub(crate) config: &'a Config,
     pub(crate) port_is_up: &'a dyn Fn(PortAddress) -> bool,
-    /// Returns the counters of a port.
     pub(crate) counters: &'a dyn Fn(PortAddress) -> Row,
     /// Returns what the running processes report of their objects.
     pub(crate) reports: &'a dyn Fn() -> Vec<Vec<u8>>,

@@ -177,7 +177,7 @@ unsafe fn gather(buffers: &[libc::iovec]) -> Result<Vec<u8>> {
             return Err(Errno(EMSGSIZE));
         }
         if buffer.iov_len > 0 {
-            // SAFETY: promised by the caller.
+            // SAFETY: the buffers are readable.
             bytes.extend(unsafe {
                 std::slice::from_raw_parts(buffer.iov_base.cast::<u8>(), buffer.iov_len)
             });
@@ -195,7 +195,7 @@ pub(super) unsafe fn take_buffer(fd: RawFd, from: *const c_void, len: usize) -> 
         iov_base: from.cast_mut(),
         iov_len: len,
     };
-    // SAFETY: promised by the caller.
+    // SAFETY: the buffers are readable.
     take(fd, || unsafe { gather(&[buffer]) })
 }
 

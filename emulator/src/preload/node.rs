@@ -31,7 +31,7 @@ impl Node {
     /// `path` is null or a C string.
     pub(super) unsafe fn of(path: *const c_char) -> Option<Self> {
         const DIRECTORY: &[u8] = b"/dev/infiniband/";
-        // SAFETY: promised by the caller.
+        // SAFETY: `path` is null or a C string.
         if !unsafe { starts_with(path, DIRECTORY) } {
             return None;
         }
@@ -66,7 +66,6 @@ impl Node {
         }
     }
 
-    /// Returns the result of `access` with this mode.
     pub(super) fn check_access(self, mode: c_int) -> Result<()> {
         self.check()?;
         match mode & libc::X_OK {

@@ -23,7 +23,7 @@ use crate::sysfs::{PCI_DOMAIN, counters};
 /// # Safety
 /// `path` is null or a C string.
 pub(super) unsafe fn with_path<T>(path: *const c_char, call: impl FnOnce(*const c_char) -> T) -> T {
-    // SAFETY: promised by the caller.
+    // SAFETY: `path` is null or a C string.
     unsafe { with_path_at(libc::AT_FDCWD, path, |_, path| call(path)) }
 }
 
@@ -38,11 +38,11 @@ pub(super) unsafe fn with_path_at<T>(
 ) -> T {
     let before = errno();
     if !path.is_null() {
-        // SAFETY: promised by the caller.
+        // SAFETY: not null, so it is a C string.
         refresh_counter(dir, unsafe { CStr::from_ptr(path) });
         set_errno(before);
     }
-    // SAFETY: promised by the caller.
+    // SAFETY: `path` is null or a C string.
     let Some(redirected) = (unsafe { redirected(dir, path) }) else {
         return call(dir, path);
     };
@@ -80,7 +80,7 @@ fn refresh_counter(dir: c_int, path: &CStr) -> Option<()> {
 /// # Safety
 /// `path` is null or a C string.
 pub(super) unsafe fn redirected(dir: c_int, path: *const c_char) -> Option<CString> {
-    // SAFETY: promised by the caller, here and below.
+    // SAFETY: `path` is null or a C string, here and below.
     let starts_with = |prefix| unsafe { starts_with(path, prefix) };
     let is_absolute = starts_with(b"/sys/") || starts_with(b"/dev/infiniband");
     // hwloc opens "/" and names all files relative to it.

@@ -55,7 +55,6 @@ pub fn pci_address(device: u8) -> String {
 pub(super) struct Tree<'a> {
     pub(super) root: &'a Path,
     pub(super) config: &'a Config,
-    /// The ports that are down.
     pub(super) down: PortSet,
 }
 

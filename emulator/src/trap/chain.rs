@@ -43,7 +43,7 @@ impl ApplicationAction {
         info: *mut libc::siginfo_t,
         context: *mut c_void,
     ) {
-        // SAFETY: promised by the caller.
+        // SAFETY: the arguments are those of a running signal handler.
         unsafe { forward(self.current(), signal, info, context) };
     }
 }

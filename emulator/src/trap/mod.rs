@@ -267,7 +267,7 @@ mod machine {
         page: UarPage,
         handler: &dyn StoreHandler,
     ) -> bool {
-        // SAFETY: promised by the caller.
+        // SAFETY: `context` is that of a running signal handler.
         let machine = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext };
         let memory = Interrupted(VectorRegisters::new(machine.fpregs.cast_const().cast()));
         let registers = &mut machine.gregs;

@@ -53,7 +53,7 @@ impl VectorRegisters {
         }
         let offset = match register {
             0..16 => Some(XMM + 16 * register),
-            // SAFETY: promised by the caller.
+            // SAFETY: `frame` is null, or the state in a running handler's context.
             _ => unsafe { self.upper(register - 16) },
         };
         // SAFETY: the first 512 bytes always exist; `upper` has compared its offset

@@ -2,7 +2,6 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// `AF_IB`.
 pub(crate) const AF_IB: u16 = 27;
 const AF_INET: u16 = libc::AF_INET as u16;
 const AF_INET6: u16 = libc::AF_INET6 as u16;
@@ -45,7 +44,6 @@ pub(crate) enum Address {
     },
 }
 
-/// The family of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     /// `AF_INET`.
@@ -142,7 +140,6 @@ impl Address {
         }
     }
 
-    /// Returns the family.
     pub(crate) fn family(&self) -> Family {
         match self {
             Self::V4 { .. } => Family::V4,
@@ -175,7 +172,6 @@ impl Address {
         }
     }
 
-    /// Returns the IP address.
     pub(crate) fn ip(&self) -> Option<IpAddr> {
         match *self {
             Self::V4 { ip, .. } => Some(ip.into()),
@@ -224,7 +220,6 @@ impl Address {
         }
     }
 
-    /// Sets the port.
     pub(crate) fn set_port(&mut self, new: u16) {
         match self {
             Self::V4 { port, .. } | Self::V6 { port, .. } => *port = new,

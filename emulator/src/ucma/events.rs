@@ -141,7 +141,6 @@ impl EventQueue {
     }
 }
 
-/// The contents of an event.
 #[derive(Debug)]
 pub(super) enum Content {
     /// None, or those of a connection.

@@ -124,7 +124,6 @@ impl Id {
         })
     }
 
-    /// Returns whether the id is for datagrams.
     pub(super) fn is_datagram(&self) -> bool {
         self.qp_type == super::abi::qp_type::UD
     }

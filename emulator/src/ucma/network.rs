@@ -81,7 +81,6 @@ impl Network {
             .unwrap_or(PortAddress { device: 0, port: 1 })
     }
 
-    /// Returns the port with a GID.
     pub(super) fn port_of_gid(&self, gid: &[u8; 16]) -> Option<PortAddress> {
         self.all().find(|&port| {
             let names = self.names(port);

@@ -62,9 +62,7 @@ pub(crate) trait HostLocks: Send {
 /// A claim of an id on a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
-    /// The id.
     pub(crate) id: u32,
-    /// The address.
     pub(crate) address: Address,
     /// Whether the address stands for all addresses.
     pub(crate) is_any: bool,

@@ -33,7 +33,6 @@ pub(super) struct State {
     pub(super) ports: Ports,
     pub(super) directory: Box<dyn Directory>,
     pub(super) cm: Manager,
-    /// The ports that are down.
     pub(super) down: PortSet,
     /// The most that the resolution of a route takes.
     pub(super) resolve_time: Duration,
@@ -224,7 +223,6 @@ impl State {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns a random PSN.
     pub(super) fn random_psn(&mut self) -> u32 {
         (self.random() & 0xff_ffff) as u32
     }

@@ -24,7 +24,6 @@ pub trait Backend: Send + Sync {
     /// Returns GUID, GIDs and LIDs of a device.
     fn identity(&self, device: u8) -> DeviceIdentity;
 
-    /// Returns whether a port is up.
     fn port_is_up(&self, port: PortAddress) -> bool;
 
     fn open_context(&self, device: u8) -> Result<ContextId>;

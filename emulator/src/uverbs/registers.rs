@@ -132,7 +132,6 @@ impl Registers {
         }
     }
 
-    /// Returns the location of a register.
     pub(super) fn location(register: u32) -> RegisterLocation {
         RegisterLocation {
             page: register / PER_PAGE,

@@ -52,7 +52,6 @@ const fn entry<Request: FromBytes + IntoBytes + KnownLayout + Debug, Reply>(
 }
 
 impl CommandSpec {
-    /// Returns the command with this number.
     pub(super) fn find(number: u32) -> Option<&'static Self> {
         COMMANDS.iter().find(|it| it.number == number)
     }

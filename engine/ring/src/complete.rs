@@ -330,7 +330,7 @@ impl CompletionRing {
     /// - only this ring and the device use the memory, and only completion queues
     ///   the page.
     pub unsafe fn new(layout: &CompletionLayout) -> Result<Self, LayoutError> {
-        // SAFETY: required of the caller.
+        // SAFETY: the layout's memory and page are valid as long as the ring is used.
         let ring = unsafe { Self::new_from(layout, 0) }?;
         // The provider marks entries invalid but leaves the owner bit at the
         // value of the first lap. Inverted, the owner bit alone marks the entry as
@@ -476,7 +476,7 @@ impl CompletionRing {
     /// [`Self::peek`] has returned that entry, and nothing of it is needed any more.
     #[inline(always)]
     pub unsafe fn advance(&mut self) {
-        // SAFETY: required of the caller.
+        // SAFETY: `peek` has returned the entry.
         unsafe { self.advance_ahead(|_| {}) };
     }
 

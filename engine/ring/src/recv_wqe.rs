@@ -188,7 +188,7 @@ pub trait PostReceives {
     /// completes.
     #[inline]
     unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: required of the caller.
+        // SAFETY: the segments' memory stays until the requests complete.
         unsafe {
             if !self.try_post(request) {
                 self.post_slow(request.wr_id, request.segments)?;
@@ -206,7 +206,7 @@ pub trait PostReceives {
     /// As for [`Self::post`].
     #[inline(never)]
     unsafe fn post_slow(&mut self, wr_id: u64, segments: &[Segment]) -> Result<(), PostError> {
-        // SAFETY: required of the caller.
+        // SAFETY: the segments' memory stays until the requests complete.
         unsafe { self.write(wr_id, segments) }?;
         self.publish();
         Ok(())
@@ -228,13 +228,13 @@ pub trait PostReceives {
                 [segment] => Some((segment, request.wr_id)),
                 _ => None,
             };
-            // SAFETY: required of the caller.
+            // SAFETY: the segments' memory stays until the requests complete.
             let written = unsafe { self.try_write_run(rest, one) };
             rest = &rest[written..];
             let Some((request, behind)) = rest.split_first() else {
                 break;
             };
-            // SAFETY: required of the caller.
+            // SAFETY: the segments' memory stays until the requests complete.
             if let Err(error) = unsafe { self.write(request.wr_id, request.segments) } {
                 result = Err(ListError {
                     posted: requests.len() - rest.len(),
@@ -263,7 +263,7 @@ pub trait PostReceives {
         message: impl Fn(&T) -> Option<Message>,
     ) -> usize {
         let receive = |item: &T| message(item).map(|it| (it.segment, it.wr_id));
-        // SAFETY: required of the caller.
+        // SAFETY: the segments' memory stays until the requests complete.
         let written = unsafe { self.try_write_run(list, receive) };
         if written != 0 {
             self.publish();

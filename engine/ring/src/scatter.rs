@@ -196,7 +196,7 @@ pub unsafe fn scatter(payload: &Payload, length: u32, units: &Units) -> bool {
         return true;
     }
     for unit in units.written() {
-        // SAFETY: required of the caller.
+        // SAFETY: the segment's memory is writable, as promised when it was posted.
         if unsafe { rest.fill(&DataSegment::from_words(*unit)) } {
             return true;
         }

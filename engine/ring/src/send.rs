@@ -217,9 +217,9 @@ impl SendProducer {
         request: &SendRequest<'_>,
         wr_data: u32,
     ) -> Result<(), PostError> {
-        // SAFETY: required of the caller.
+        // SAFETY: the segments' memory stays until the requests complete.
         if !unsafe { self.try_post(request, wr_data) } {
-            // SAFETY: required of the caller.
+            // SAFETY: the segments' memory stays until the requests complete.
             unsafe { self.post_slow(&request.reborrow(), wr_data) }?;
         }
         Ok(())
@@ -232,7 +232,7 @@ impl SendProducer {
         request: &SendRequest<'_>,
         wr_data: u32,
     ) -> Result<(), PostError> {
-        // SAFETY: required of the caller.
+        // SAFETY: the segments' memory stays until the requests complete.
         let written = unsafe { self.write(request, wr_data) }?;
         self.ring(1, written);
         Ok(())
@@ -251,10 +251,10 @@ impl SendProducer {
         let mut posted = 0;
         let mut result = Ok(());
         while let rest @ [request, ..] = &requests[posted..] {
-            // SAFETY: required of the caller.
+            // SAFETY: the segments' memory stays until the requests complete.
             let (count, written) = match unsafe { self.try_write_run(rest) } {
                 Some(run) => run,
-                // SAFETY: required of the caller.
+                // SAFETY: the segments' memory stays until the requests complete.
                 None => match unsafe { self.write(request, 0) } {
                     Ok(written) => (1, written),
                     Err(error) => {

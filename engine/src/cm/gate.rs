@@ -66,7 +66,6 @@ impl<S: ?Sized> Gate<S> {
         result.ok()
     }
 
-    /// Returns whether the gate is closed.
     pub(super) fn is_closed(&self) -> bool {
         self.state.lock().sink.is_none()
     }

@@ -233,7 +233,6 @@ pub(super) trait Wire: Send {
     /// Disconnects, at once or when the requester is ready.
     fn disconnect(&mut self);
 
-    /// Answers a disconnect.
     fn answer_disconnect(&mut self);
 
     /// Ends a connection that has failed, or that this side could not make ready.

@@ -305,7 +305,7 @@ impl VerbsQp {
     /// As for [`Self::to_reset`].
     pub(crate) unsafe fn end(&self) -> Result<(), ControlError> {
         match self.may_be_reset() {
-            // SAFETY: required of the caller.
+            // SAFETY: no endpoint uses the queue pair, or it rebuilds its rings.
             true => unsafe { self.to_reset() },
             false => self.to_error(),
         }

@@ -146,7 +146,7 @@ pub(super) unsafe fn queue_layouts(
 /// # Safety
 /// The pointers in `object` that `kind` selects are valid.
 unsafe fn init(object: &mut mlx5dv_obj, kind: u64, what: &str) -> Result<(), ControlError> {
-    // SAFETY: required of the caller.
+    // SAFETY: the pointers that `kind` selects are valid.
     match unsafe { mlx5dv_init_obj(object, kind) } {
         0 => Ok(()),
         errno => Err(ControlError::verbs(

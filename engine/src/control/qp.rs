@@ -276,7 +276,7 @@ impl Drop for VerbsQp {
 /// # Safety
 /// The queue pair is alive, and used no more.
 unsafe fn destroy(raw: NonNull<ibv_qp>) {
-    // SAFETY: required of the caller.
+    // SAFETY: the queue pair is alive, and used no more.
     let errno = unsafe { verbs::ibv_destroy_qp(raw.as_ptr()) };
     if errno != 0 {
         tracing::error!(errno, "ibv_destroy_qp failed");
@@ -390,7 +390,7 @@ unsafe fn create_any(
         payload_in_completion: spec.payload_in_completion && device.is_direct(),
         ..*spec
     };
-    // SAFETY: required of the caller.
+    // SAFETY: what the arguments name is alive, and of one device.
     unsafe {
         match device.is_mlx5() {
             true => create(domain, &spec, register, id),
@@ -425,14 +425,14 @@ unsafe fn create(
     }
     let context = domain.raw.context.as_ptr();
     let qp = if spec.payload_in_completion {
-        // SAFETY: required of the caller.
+        // SAFETY: what the arguments name is alive, and of one device.
         unsafe { ibv_create_qp_ex(context, &raw mut attr) }
     } else {
         // SAFETY: integers and pointers, for which zero is valid.
         let mut mlx5: mlx5dv_qp_init_attr = unsafe { core::mem::zeroed() };
         mlx5.comp_mask = u64::from(MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS);
         mlx5.create_flags = MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE;
-        // SAFETY: required of the caller.
+        // SAFETY: what the arguments name is alive, and of one device.
         unsafe { mlx5dv_create_qp(context, &raw mut attr, &raw mut mlx5) }
     };
     match NonNull::new(qp) {
@@ -463,7 +463,7 @@ unsafe fn create_plain(
     let spare = u32::from(greets && requested < most);
     attr.cap.max_send_wr += spare;
     attr.qp_type = ibv_qp_type::IBV_QPT_RC;
-    // SAFETY: required of the caller.
+    // SAFETY: what the arguments name is alive, and of one device.
     let qp = unsafe { verbs::ibv_create_qp(domain.raw.as_ptr(), &raw mut attr) };
     attr.cap.max_send_wr -= spare;
     match NonNull::new(qp) {

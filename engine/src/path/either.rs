@@ -38,7 +38,7 @@ impl QueuePair {
     pub(crate) unsafe fn direct(&mut self) -> &mut direct::QueuePair {
         match self {
             Self::Direct(path) => path,
-            // SAFETY: required of the caller.
+            // SAFETY: the caller has found that the path is direct.
             Self::Verbs(_) => unsafe { core::hint::unreachable_unchecked() },
         }
     }
@@ -69,7 +69,7 @@ impl QueuePair {
                 }?;
                 Ok(change.key)
             }
-            // SAFETY: required of the caller.
+            // SAFETY: the region stays registered while the window is bound to it.
             Self::Verbs(path) => unsafe { path.post_bind(window, request, wr_data) },
         }
     }

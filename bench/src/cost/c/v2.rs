@@ -36,7 +36,8 @@ mod atomics {
         remote: *mut DAT_RMR_TRIPLET,
     ) -> DAT_RETURN {
         let (call, flags) = (calls.own.extension_op, DAT_COMPLETION_DEFAULT_FLAG);
-        // SAFETY: required of the caller; the arguments are those of the operation.
+        // SAFETY: the segments are readable, and the local memory outlives the EP; the arguments
+        // are those of the operation.
         unsafe {
             match operation {
                 Extension::Atomic(AtomicOp::FetchAdd(add)) => {

@@ -389,7 +389,7 @@ fn posted(call: &'static str, code: DAT_RETURN) -> Result<(), Fault> {
 unsafe fn bytes(start: *const u8, length: DAT_COUNT) -> Vec<u8> {
     match usize::try_from(length) {
         Ok(length) if !start.is_null() => {
-            // SAFETY: required of the caller.
+            // SAFETY: not null, so `length` bytes are readable.
             let bytes = unsafe { core::slice::from_raw_parts(start, length) };
             bytes.to_vec()
         }

@@ -22,7 +22,6 @@ use crate::failure::Failure;
 
 /// Where the library of a version is.
 pub(super) struct Names {
-    /// The value of `--api`.
     pub(super) api: &'static str,
     /// The package that builds it.
     pub(super) package: &'static str,

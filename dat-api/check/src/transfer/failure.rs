@@ -93,7 +93,6 @@ impl Failure {
         .into()
     }
 
-    /// Returns the failure for a connection event.
     pub(super) fn of_event(kind: ConnectionKind, about: &Attempt<'_>) -> Self {
         let Attempt {
             to, manager, sides, ..
@@ -170,7 +169,6 @@ impl Failure {
         )
     }
 
-    /// Returns the failure for a completion.
     pub(super) fn of_completion(sides: Sides, status: DtoStatus) -> Self {
         let next = match (status, sides) {
             (DtoStatus::Flushed, _) => return Self::ended(sides),

@@ -29,7 +29,6 @@ use self::side::Side;
 
 type Result<T, E = Failure> = core::result::Result<T, E>;
 
-/// Runs a test.
 pub(crate) fn run(test: &Test, adapter: &Adapter, cli: &Cli) -> report::Test {
     let deadline = Instant::now() + cli.limit();
     let mut report = blank(test);
@@ -183,7 +182,6 @@ fn connect(
     use_peer(&mut side, address, qualifier, transfers)
 }
 
-/// Returns whether this is the name of an adapter.
 fn is_adapter(name: &str) -> bool {
     let entries = dat_api::registry::read_conf().conf.entries;
     let devices = dat_api::registry::device_names().unwrap_or_default();

@@ -46,7 +46,7 @@ pub unsafe extern "C" fn dat_evd_dequeue(
     event: *mut DAT_EVENT,
 ) -> DAT_RETURN {
     let Some(owned) = handle::own_at::<Evd>(evd_handle) else {
-        // SAFETY: the caller has the same contract.
+        // SAFETY: the pointers are those of the call.
         return unsafe { dequeue_not_owned(evd_handle, event) };
     };
     if event.is_null() {
@@ -76,14 +76,14 @@ unsafe extern "C" fn dequeue_found<const EXTENDED: bool>(
     event: *mut DAT_EVENT,
 ) -> DAT_RETURN {
     let taken = found.take::<EXTENDED, _>(|taken| {
-        // SAFETY: required of the caller.
+        // SAFETY: `event` is writable.
         unsafe { event::write(event, &taken) };
     });
     match taken {
         Ok(()) => DatReturn::SUCCESS.bits(),
-        // SAFETY: the caller has the same contract.
+        // SAFETY: the pointers are those of the call.
         Err(found) if EXTENDED => unsafe { dequeue_slow(found.into_owned(), event) },
-        // SAFETY: the caller has the same contract.
+        // SAFETY: the pointers are those of the call.
         Err(found) => unsafe { dequeue_found::<true>(found, event) },
     }
 }
@@ -98,7 +98,7 @@ unsafe extern "C" fn dequeue_not_owned(
 ) -> DAT_RETURN {
     match own(evd_handle) {
         Ok(owned) if event.is_null() => no_event(owned),
-        // SAFETY: the caller has the same contract.
+        // SAFETY: the pointers are those of the call.
         Ok(owned) => unsafe { dequeue_slow(owned, event) },
         Err(code) => {
             foreign!(dat_evd_dequeue(evd_handle, event));
@@ -115,7 +115,7 @@ unsafe extern "C" fn dequeue_not_owned(
 #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
 unsafe extern "C" fn dequeue_slow(owned: Owned<Evd>, event: *mut DAT_EVENT) -> DAT_RETURN {
     let put = |taken: Event| {
-        // SAFETY: the caller has the same contract.
+        // SAFETY: `event` is writable.
         unsafe { event::write(event, &taken) };
     };
     let handle = owned.handle();
@@ -137,7 +137,7 @@ pub unsafe extern "C-unwind" fn dat_evd_wait(
     nmore: *mut DAT_COUNT,
 ) -> DAT_RETURN {
     if is_rare(threshold != 1) {
-        // SAFETY: the caller has the same contract.
+        // SAFETY: the pointers are those of the call.
         return unsafe { wait_for_several(evd_handle, timeout, threshold, event, nmore) };
     }
     if !is_rare(event.is_null())
@@ -160,7 +160,7 @@ pub unsafe extern "C-unwind" fn dat_evd_wait(
             }
         }
     }
-    // SAFETY: the caller has the same contract.
+    // SAFETY: the pointers are those of the call.
     unsafe { wait_slow(evd_handle, timeout, threshold, event, nmore) }
 }
 
@@ -191,7 +191,7 @@ unsafe extern "C-unwind" fn wait_for_several(
         unsafe { nmore.write_unaligned((count - 1).cast_signed()) };
         return DatReturn::SUCCESS.bits();
     }
-    // SAFETY: the caller has the same contract.
+    // SAFETY: the pointers are those of the call.
     unsafe { wait_slow(evd_handle, timeout, threshold, event, nmore) }
 }
 
@@ -219,22 +219,22 @@ unsafe extern "C-unwind" fn wait_found<const EXTENDED: bool>(
     timeout: DAT_TIMEOUT,
 ) -> DAT_RETURN {
     let taken = found.take_counted::<EXTENDED, _>(|taken| {
-        // SAFETY: required of the caller.
+        // SAFETY: `event` is writable.
         unsafe { event::write(event, &taken) };
     });
     match taken {
         Ok(((), left)) => {
-            // SAFETY: required of the caller.
+            // SAFETY: `nmore` is writable.
             unsafe { nmore.write_unaligned(left.cast_signed()) };
             return DatReturn::SUCCESS.bits();
         }
-        // SAFETY: the caller has the same contract.
+        // SAFETY: the pointers are those of the call.
         Err(found) if !EXTENDED => unsafe {
             return wait_found::<true>(found, event, nmore, evd_handle, timeout);
         },
         Err(found) => drop(found),
     }
-    // SAFETY: the caller has the same contract.
+    // SAFETY: the pointers are those of the call.
     unsafe { wait_slow(evd_handle, timeout, 1, event, nmore) }
 }
 
@@ -252,21 +252,21 @@ unsafe extern "C-unwind" fn wait_posted(
     timeout: DAT_TIMEOUT,
 ) -> DAT_RETURN {
     let taken = evd::take_posted(owned, |taken| {
-        // SAFETY: required of the caller.
+        // SAFETY: `event` is writable.
         unsafe { event::write(event, taken) };
     });
     match taken {
         Ok(Some(left)) => {
-            // SAFETY: required of the caller.
+            // SAFETY: `nmore` is writable.
             unsafe { nmore.write_unaligned(left.cast_signed()) };
             return DatReturn::SUCCESS.bits();
         }
-        // SAFETY: required of the caller.
+        // SAFETY: `nmore` is writable.
         Ok(None) if timeout == 0 => return unsafe { timed_out(nmore) },
         Ok(None) => {}
         Err(owned) => drop(owned),
     }
-    // SAFETY: the caller has the same contract.
+    // SAFETY: the pointers are those of the call.
     unsafe { wait_slow(evd_handle, timeout, 1, event, nmore) }
 }
 
@@ -276,7 +276,7 @@ unsafe extern "C-unwind" fn wait_posted(
 /// `nmore` is writable.
 #[inline(always)]
 unsafe fn timed_out(nmore: *mut DAT_COUNT) -> DAT_RETURN {
-    // SAFETY: required of the caller.
+    // SAFETY: `nmore` is writable.
     unsafe { nmore.write_unaligned(0) };
     // A code without a subtype is the same in every version of uDAPL.
     TIMED_OUT.bits()
@@ -295,7 +295,7 @@ unsafe extern "C-unwind" fn wait_slow(
     nmore: *mut DAT_COUNT,
 ) -> DAT_RETURN {
     let mut place = Place::uninit();
-    // SAFETY: the caller has the same contract.
+    // SAFETY: the pointers are those of the call.
     match unsafe { first_poll(evd_handle, timeout, threshold, event, nmore, &mut place) } {
         FirstPoll::Over(code) => code,
         FirstPoll::Refused(refusal) => wait_refused(WAIT, on("evd", evd_handle), refusal),
@@ -396,7 +396,7 @@ pub(super) unsafe fn waited_with(
 ) -> Result<DAT_RETURN, EvdRefusal> {
     let code = match &waited.result {
         Ok(taken) => {
-            // SAFETY: required of the caller.
+            // SAFETY: `event` is writable.
             unsafe { event::write(event, taken) };
             DatReturn::SUCCESS
         }

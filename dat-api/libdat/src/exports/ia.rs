@@ -138,7 +138,7 @@ impl Opening<'_> {
     /// The contract of `exports`.
     unsafe fn run(&self, source: &Source) -> Result<()> {
         require_ia_pointer(self.ia)?;
-        // SAFETY: required of the caller.
+        // SAFETY: the arguments are those of the call.
         let evd_place = unsafe { Out::new(self.async_evd) }.required(Subtype::InvalidArg3)?;
         // SAFETY: not null, so it can be read by the contract.
         let given = unsafe { self.async_evd.read_unaligned() };

@@ -27,7 +27,7 @@ unsafe fn memory(
 ) -> Result<MemoryKind> {
     match mem_type {
         DAT_MEM_TYPE_VIRTUAL => Ok(MemoryKind::Virtual {
-            // SAFETY: the caller's promise; any bits are an address.
+            // SAFETY: the type of the memory says that this member is set; any bits are an address.
             address: unsafe { region.for_va }.expose_provenance(),
             length,
         }),
@@ -39,7 +39,7 @@ unsafe fn memory(
             })
         }
         DAT_MEM_TYPE_SHARED_VIRTUAL => {
-            // SAFETY: required of the caller.
+            // SAFETY: the type of the memory says that this member is set.
             let shared = unsafe { region.for_shared_memory };
             require(
                 !shared.shared_memory_id.is_null(),
@@ -47,7 +47,7 @@ unsafe fn memory(
                 "the identifier of the shared memory is null: expected the address of 40 bytes that \
                  all users of this memory choose alike",
             )?;
-            // SAFETY: required of the caller.
+            // SAFETY: the identifier is readable.
             let identifier = unsafe { shared.shared_memory_id.read_unaligned() };
             Ok(MemoryKind::SharedVirtual {
                 address: shared.virtual_address.expose_provenance(),

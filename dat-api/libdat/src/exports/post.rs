@@ -45,7 +45,7 @@ macro_rules! post {
             }
             // SAFETY: by the contract of `exports` no thread frees the object during the call.
             let Some($queue) = (unsafe { peek_at::<$object>(handle) }) else {
-                // SAFETY: the caller has the same contract.
+                // SAFETY: the arguments are those of the call.
                 return unsafe {
                     elsewhere(
                         handle, num_segments, local_iov, user_cookie $(, $($remote,)? $flags)?

@@ -117,7 +117,7 @@ unsafe fn read(
     let table = NonNull::new(provider)
         .filter(|table| table.is_aligned())
         .ok_or_else(|| bad_argument(Subtype::InvalidArg1, "the provider's table is null or misaligned: expected the address of a DAT_PROVIDER"))?;
-    // SAFETY: required of the caller.
+    // SAFETY: `info` is null or leads to a key.
     Ok((unsafe { Key::read(info, Subtype::InvalidArg2) }?, table))
 }
 

@@ -141,7 +141,7 @@ impl<T> Argument for Out<T> {
 
     #[inline(always)]
     unsafe fn from_c(given: *mut T) -> Self {
-        // SAFETY: required of the caller.
+        // SAFETY: `given` is null or writable.
         unsafe { Self::new(given) }
     }
 }

@@ -81,7 +81,7 @@ pub(crate) unsafe fn finish<W: Steps<Answer: Copy>>(
 /// # Safety
 /// The place holds a wait.
 unsafe fn step<W: Steps>(place: &mut Place<W>, slept: &Option<Slept>) -> Next<Option<W::Answer>> {
-    // SAFETY: required of the caller.
+    // SAFETY: the place holds a wait.
     let wait = unsafe { place.assume_init_mut() };
     let next = catch_unwind(AssertUnwindSafe(|| wait.go_on(slept.as_ref())));
     let answer = match next {

@@ -40,14 +40,14 @@ pub(crate) unsafe fn write(place: *mut DAT_EVENT, event: &Event) {
             operation,
             immediate,
         } => {
-            // SAFETY: required of the caller.
+            // SAFETY: `place` is writable for one event.
             unsafe { version::write_extension(place, status, operation, immediate) };
             version::extended_dto(bare(ep), cookie, status, length, operation)
         }
-        // SAFETY: required of the caller.
+        // SAFETY: `place` is writable for one event.
         _ => return unsafe { write_other(place, event) },
     };
-    // SAFETY: required of the caller.
+    // SAFETY: `place` is writable for one event.
     unsafe {
         (&raw mut (*place).event_number).write_unaligned(number);
         (&raw mut (*place).evd_handle).write_unaligned(bare(event.evd));
@@ -66,7 +66,7 @@ unsafe fn write_other(place: *mut DAT_EVENT, event: &Event) {
     // that the event does not use stay 0.
     let mut data: DAT_EVENT_DATA = unsafe { core::mem::zeroed() };
     let event_number = fill(&mut data, event.data);
-    // SAFETY: required of the caller.
+    // SAFETY: `place` is writable for one event.
     unsafe {
         (&raw mut (*place).event_number).write_unaligned(event_number);
         (&raw mut (*place).evd_handle).write_unaligned(bare(event.evd));

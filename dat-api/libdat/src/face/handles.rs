@@ -98,7 +98,6 @@ pub(crate) struct Names {
     pub(crate) which: Subtype,
 }
 
-/// Returns the names of a kind.
 pub(crate) const fn names(kind: Kind) -> Names {
     let (label, article, which) = match kind {
         Kind::Cr => ("cr", "a CR", Subtype::InvalidHandleCr),

@@ -30,7 +30,7 @@ macro_rules! table {
                 /// The table is readable.
                 #[inline(always)]
                 pub(crate) unsafe fn $call(table: NonNull<DAT_PROVIDER>) -> $type {
-                    // SAFETY: required of the caller.
+                    // SAFETY: the table is readable.
                     unsafe { (*table.as_ptr()).$slot }
                 }
             )*

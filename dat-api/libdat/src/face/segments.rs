@@ -25,7 +25,7 @@ pub(crate) unsafe fn local(
             return None;
         }
     }
-    // SAFETY: required of the caller.
+    // SAFETY: the segments are readable while the result is used.
     Some((count.cast_unsigned(), unsafe {
         version::local_segments(first)
     }))
@@ -42,7 +42,7 @@ pub(crate) unsafe fn remote(triplet: *const DAT_RMR_TRIPLET) -> Option<impl Remo
         return None;
     }
     Some(move || {
-        // SAFETY: required of the caller.
+        // SAFETY: the segments are readable while the result is used.
         unsafe { version::remote_segment(triplet) }
     })
 }

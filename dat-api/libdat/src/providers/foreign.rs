@@ -125,7 +125,7 @@ pub(crate) unsafe fn open(key: &Key, request: Request) -> Result<Found> {
             ));
             continue;
         }
-        // SAFETY: required of the caller.
+        // SAFETY: the pointers are those of `dat_ia_openv`.
         match unsafe { open_registered(key, request, Some(&source)) } {
             Some(DatReturn::SUCCESS) => {
                 return Ok(Found::Answered(version::code(DatReturn::SUCCESS)));
@@ -143,7 +143,7 @@ pub(crate) unsafe fn open(key: &Key, request: Request) -> Result<Found> {
         return Ok(Found::Answered(version::code(refusal)));
     }
     // A provider may have registered itself, whether or not dat.conf has the
-    // name. SAFETY: required of the caller.
+    // name. SAFETY: the pointers are those of `dat_ia_openv`.
     match unsafe { open_registered(key, request, None) } {
         Some(code) => Ok(Found::Answered(version::code(code))),
         None if causes.is_empty() => Ok(Found::Ours),
@@ -270,7 +270,7 @@ pub(crate) unsafe fn close(
         let mut all = OPENED.lock();
         all.as_mut().and_then(|all| all.remove(&ia.addr()))
     };
-    // SAFETY: required of the caller.
+    // SAFETY: the table is that of this handle.
     let code = unsafe {
         match (*table.as_ptr()).ia_close_func {
             Some(call) => call(ia, flags),

@@ -162,7 +162,7 @@ pub(crate) unsafe fn text<'a>(data: *const c_char) -> Result<&'a str> {
     if data.is_null() {
         return Ok("");
     }
-    // SAFETY: required of the caller.
+    // SAFETY: not null, so it leads to a C string.
     unsafe { CStr::from_ptr(data) }.to_str().map_err(|_| {
         crate::face::frame::bad_argument(
             Subtype::InvalidArg2,

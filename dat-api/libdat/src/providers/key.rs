@@ -34,7 +34,7 @@ impl Key {
                 "the key is null: expected a DAT_PROVIDER_INFO",
             ));
         }
-        // SAFETY: required of the caller.
+        // SAFETY: not null, so it leads to a key.
         let info = unsafe { info.read_unaligned() };
         let bytes = info.ia_name.map(strings::byte);
         let name = CStr::from_bytes_until_nul(&bytes).map_err(|_| {

@@ -71,7 +71,7 @@ pub(crate) unsafe fn local_segments(
     first: *const DAT_LMR_TRIPLET,
 ) -> impl Fn(usize) -> LmrSegment + Copy {
     move |index| {
-        // SAFETY: required of the caller.
+        // SAFETY: the segments are readable while the result is used.
         let triplet = unsafe { first.add(index).read_unaligned() };
         LmrSegment {
             context: triplet.lmr_context,
@@ -97,7 +97,7 @@ pub(crate) fn triplet(segment: &LmrSegment) -> DAT_LMR_TRIPLET {
 /// It is readable. It need not be aligned.
 #[inline(always)]
 pub(crate) unsafe fn remote_segment(triplet: *const DAT_RMR_TRIPLET) -> RmrSegment {
-    // SAFETY: required of the caller.
+    // SAFETY: the segments are readable while the result is used.
     let triplet = unsafe { triplet.read_unaligned() };
     RmrSegment {
         context: triplet.rmr_context,

@@ -161,7 +161,7 @@ unsafe extern "C" fn libdat2_fetch_and_add(
     flags: DAT_COMPLETION_FLAGS,
 ) -> DAT_RETURN {
     let op = move || AtomicOp::FetchAdd(add);
-    // SAFETY: required of the caller.
+    // SAFETY: `place` is writable for one event.
     unsafe { post_atomic(ep, op, local, cookie, remote, flags) }
 }
 
@@ -178,7 +178,7 @@ unsafe extern "C" fn libdat2_cmp_and_swap(
     flags: DAT_COMPLETION_FLAGS,
 ) -> DAT_RETURN {
     let op = move || AtomicOp::CompareSwap { compare, swap };
-    // SAFETY: required of the caller.
+    // SAFETY: `place` is writable for one event.
     unsafe { post_atomic(ep, op, local, cookie, remote, flags) }
 }
 
@@ -374,7 +374,7 @@ pub(crate) unsafe fn write_extension(
         DtoStatus::Success => DAT_OP_SUCCESS,
         _ => DAT_IB_OP_ERR,
     };
-    // SAFETY: required of the caller; the extension has room for this structure
+    // SAFETY: `place` is writable for one event; the extension has room for this structure
     // (`tests/abi/use.c`).
     unsafe {
         let extension =

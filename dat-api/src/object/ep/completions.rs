@@ -57,7 +57,6 @@ use crate::types::{AsyncKind, AsyncReason, EpAttributes, EpState};
 pub(super) struct Unreported(Mutex<Option<CompletionQueue>>);
 
 impl Unreported {
-    /// Creates a queue for `depth` completions.
     pub(super) fn queue(device: &Device, depth: u32) -> Result<CompletionQueue> {
         Ok(device.create_cq(&CqOptions {
             depth,
@@ -472,7 +471,6 @@ impl HighMarks {
         [&self.soft, &self.hard].map(|mark| u32::try_from(mark.load(Ordering::Acquire)).ok())
     }
 
-    /// Returns the lowest mark.
     pub(super) fn lowest(&self) -> Option<u32> {
         self.get().into_iter().flatten().min()
     }

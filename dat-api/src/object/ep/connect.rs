@@ -387,7 +387,6 @@ struct Sink {
 }
 
 impl Sink {
-    /// Returns the sink of an endpoint that connects.
     fn connecting(ep: &Arc<Ep>, qp: &EndpointHandle) -> Arc<Self> {
         Arc::new(Self {
             ep: Arc::downgrade(ep),

@@ -270,7 +270,7 @@ impl Ep {
     /// # Safety
     /// No post and no bind to this endpoint runs at the same time, unless its IA is threadsafe.
     pub unsafe fn disconnect(&self, graceful: bool) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: no post runs at the same time, unless posts take the lock.
         let mut held = unsafe { self.hold() };
         let state = self.state();
         check(Call::Disconnect, "disconnecting", state)?;
@@ -369,16 +369,16 @@ impl Ep {
         // After this the manager sends no more events.
         drop(connection);
         match in_place {
-            // SAFETY: the caller's promise.
+            // SAFETY: no post runs at the same time, unless posts take the lock.
             true => unsafe { self.reset_queue_pair() }?,
-            // SAFETY: the caller's promise.
+            // SAFETY: no post runs at the same time, unless posts take the lock.
             false => unsafe { self.replace_queue_pair() }?,
         }
         for evd in evds {
             evd.purge(self.handle);
         }
         self.poll_unreported();
-        // SAFETY: the caller's promise.
+        // SAFETY: no post runs at the same time, unless posts take the lock.
         let mut held = unsafe { self.hold() };
         let Held {
             poster, control, ..
@@ -407,7 +407,7 @@ impl Ep {
     /// # Safety
     /// As for [`Self::reset`].
     unsafe fn reset_queue_pair(&self) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: no post runs at the same time, unless posts take the lock.
         let held = unsafe { self.hold() };
         if self.state() != EpState::Disconnected {
             return Err(state::refused("resetting", self.state()));
@@ -432,7 +432,7 @@ impl Ep {
         if !ep.usage().close() {
             return Err(stale::<Self>());
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: no post runs at the same time, unless posts take the lock.
         unsafe { ep.dismantle() };
         drop(ep);
         handle::retire::<Self>(handle, |_| ()).ok_or_else(stale::<Self>)?;
@@ -447,7 +447,7 @@ impl Ep {
     pub(crate) unsafe fn abort(handle: Handle) {
         if let Some(ep) = handle::pin::<Self>(handle) {
             ep.usage().close_anyway();
-            // SAFETY: the caller's promise.
+            // SAFETY: no post runs at the same time, unless posts take the lock.
             unsafe { ep.dismantle() };
         }
         drop(handle::retire::<Self>(handle, |_| ()));
@@ -462,7 +462,7 @@ impl Ep {
         let connection = self.control().connection.take();
         drop(connection);
         let (qp, evds, parts) = {
-            // SAFETY: the caller's promise.
+            // SAFETY: no post runs at the same time, unless posts take the lock.
             let mut held = unsafe { self.hold() };
             let Held {
                 poster, control, ..

@@ -132,7 +132,6 @@ fn bad_mask(cause: String) -> DatError {
     DatError::new(ReturnType::InvalidParameter, Subtype::InvalidArg2, cause)
 }
 
-/// Returns the EVD of a new value.
 fn find_evd(handle: Option<Handle>) -> Result<Option<Arc<Evd>>> {
     let Some(handle) = handle else {
         return Ok(None);
@@ -257,7 +256,7 @@ impl Ep {
             .contains(EpFields::CONNECT_EVD)
             .then_some(change.connect_evd);
         if rebuild {
-            // SAFETY: the caller's promise.
+            // SAFETY: no post runs at the same time, unless posts take the lock.
             return unsafe { self.recreate(control, (&old, &new), zone, connect) };
         }
         drop(control);
@@ -265,7 +264,7 @@ impl Ep {
             Some(evd) => Some(self.find_connect(evd)?),
             None => None,
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: no post runs at the same time, unless posts take the lock.
         let mut held = unsafe { self.hold() };
         held.control.attributes = new.attributes;
         held.poster.configure(&new.attributes, &self.ia);
@@ -287,7 +286,7 @@ impl Ep {
             return Err(state::refused("resetting", self.state()));
         }
         let plan = control.plan();
-        // SAFETY: the caller's promise.
+        // SAFETY: no post runs at the same time, unless posts take the lock.
         unsafe { self.recreate(control, (&plan, &plan), None, None) }
     }
 
@@ -314,7 +313,7 @@ impl Ep {
             None => control.pz.clone(),
         };
         drop(control);
-        // SAFETY: the caller's promise.
+        // SAFETY: no post runs at the same time, unless posts take the lock.
         let mut held = unsafe { self.hold() };
         let qp = self.install(&mut held, None, old);
         drop(held);
@@ -322,7 +321,7 @@ impl Ep {
         if let Some(connect) = &mut connect_before {
             connect.suspend();
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: no post runs at the same time, unless posts take the lock.
         match unsafe { self.attach_and_create(new, &streams, connect) } {
             Ok(unreported) => {
                 drop(qp);
@@ -343,7 +342,7 @@ impl Ep {
                     drop(qp);
                     return Err(error);
                 }
-                // SAFETY: the caller's promise.
+                // SAFETY: no post runs at the same time, unless posts take the lock.
                 let mut held = unsafe { self.hold() };
                 held.control.pz = zone_before;
                 held.control.streams = streams;
@@ -375,7 +374,7 @@ impl Ep {
             Some(evd) => Some(self.find_connect(evd)?),
             None => None,
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: no post runs at the same time, unless posts take the lock.
         let mut held = unsafe { self.hold() };
         // Everything is dropped without the lock.
         let (qp, unreported) = match self.make_queue_pair(&held.control, &streams, plan) {

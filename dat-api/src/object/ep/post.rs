@@ -53,7 +53,9 @@ impl Ep {
     /// and those of the kind.
     ///
     /// # Safety
-    /// As for [`Self::post_recv_with`]; and memory that an LMR covers is mapped.
+    /// No other post, no bind and no call that is `unsafe` for this reason runs on this endpoint at
+    /// the same time, unless its IA is threadsafe. The memory of the segments is left alone until the
+    /// request completes, or the endpoint is reset or freed; memory that an LMR covers is mapped.
     #[inline(always)]
     pub unsafe fn post_with<C: ReturnCodes>(
         &self,
@@ -63,7 +65,7 @@ impl Ep {
         cookie: u64,
         flags: CompletionFlags,
     ) -> DatReturn {
-        // SAFETY: the caller's promise.
+        // SAFETY: posts take turns, and the segments' memory stays until they complete.
         unsafe {
             // One segment and no flags, by one comparison.
             match (count ^ 1) | flags.bits() == 0 {
@@ -89,7 +91,7 @@ impl Ep {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         let (count, segment) = (count_of(segments), |at| segments[at]);
-        // SAFETY: the caller's promise.
+        // SAFETY: posts take turns, and the segments' memory stays until they complete.
         unsafe { self.post_with::<OwnCodes>(kind, count, segment, cookie, flags) }.into_result()
     }
 
@@ -107,7 +109,7 @@ impl Ep {
         cookie: u64,
     ) -> DatReturn {
         if self.is_connected()
-            // SAFETY: the caller's promise.
+            // SAFETY: no post runs at the same time, unless posts take the lock.
             && let Some(entered) = unsafe { self.posting.try_enter() }
         {
             let poster = entered.poster;
@@ -129,7 +131,8 @@ impl Ep {
                         ..segment
                     }],
                 };
-                // SAFETY: the caller's promise. The limit is not `NONE`.
+                // SAFETY: posts take turns, and the segments' memory stays until they complete.
+                // The limit is not `NONE`.
                 let posted = unsafe {
                     let qp = poster.fast_qp();
                     match BY_VERBS {
@@ -143,7 +146,7 @@ impl Ep {
                 }
             }
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: posts take turns, and the segments' memory stays until they complete.
         unsafe {
             match BY_VERBS {
                 false => self.post_fast::<true, C>(kind, segment, cookie),
@@ -176,7 +179,7 @@ impl Ep {
         }
         // As for receives.
         let refusal = loop {
-            // SAFETY: the caller's promise.
+            // SAFETY: no post runs at the same time, unless posts take the lock.
             let Entered { poster, guard } = unsafe { self.posting.lock() };
             let state = self.state.load(Ordering::Acquire);
             if let Err(refusal) = poster.check_post(kind, count, flags, state) {
@@ -205,7 +208,7 @@ impl Ep {
             let Some(qp) = &mut poster.qp else {
                 break Refusal::NoZone;
             };
-            // SAFETY: the caller's promise.
+            // SAFETY: the segments' memory stays until the requests complete.
             let Err(error) = (unsafe { qp.post_send_with_data(&request, encoded.wr_data) }) else {
                 poster.unsignalled = encoded.unsignalled;
                 return DatReturn::SUCCESS;
@@ -213,7 +216,7 @@ impl Ep {
             let refusal = poster.request_refusal(error, "requests");
             // Making room takes other locks.
             drop(guard);
-            // SAFETY: the caller's promise.
+            // SAFETY: no post runs at the same time, unless posts take the lock.
             if is_second_try || !unsafe { self.make_request_room(error) } {
                 self.refused.note(error);
                 break refusal;
@@ -235,7 +238,7 @@ impl Ep {
                 true
             }
             PostError::NotReady => {
-                // SAFETY: the caller's promise.
+                // SAFETY: no post runs at the same time, unless posts take the lock.
                 let entered = unsafe { self.posting.lock() };
                 let qp = entered.poster.qp.as_mut();
                 qp.is_some_and(|qp| qp.open_sends())
@@ -281,12 +284,12 @@ impl Ep {
         sends: &[T],
         listed: impl Fn(&T) -> Listed,
     ) -> Result<(), ListError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: posts take turns, and the segments' memory stays until they complete.
         let run = |rest: &[T]| unsafe { self.post_run(rest, &listed) };
         let one = |send: &T| {
             let (segment, cookie) = listed(send);
             let flags = CompletionFlags::empty();
-            // SAFETY: the caller's promise.
+            // SAFETY: posts take turns, and the segments' memory stays until they complete.
             unsafe { self.post_with::<OwnCodes>(kind::Send, 1, |_| segment, cookie, flags) }
         };
         post_list(sends, run, one)
@@ -296,13 +299,13 @@ impl Ep {
     /// how many.
     ///
     /// # Safety
-    /// As for [`Self::post_send_list`].
+    /// As for [`Self::post_with`], for every send.
     #[inline(never)]
     unsafe fn post_run<T>(&self, sends: &[T], listed: &impl Fn(&T) -> Listed) -> usize {
         if !self.is_connected() {
             return 0;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: no post runs at the same time, unless posts take the lock.
         let Some(entered) = (unsafe { self.posting.try_enter() }) else {
             return 0;
         };
@@ -596,7 +599,7 @@ impl Ep {
         let entered = unsafe { self.posting.lock() };
         let poster = entered.poster;
         let qp = poster.check_zone(bind.zone).map_err(|why| (why, None))?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the region stays registered while the window is bound to it.
         match unsafe { qp.post_bind(bind.window, &request, wr_data) } {
             Ok(context) => {
                 poster.unsignalled = 0;

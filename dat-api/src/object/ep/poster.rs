@@ -94,7 +94,6 @@ pub(super) struct FastLimits {
 }
 
 impl FastLimits {
-    /// Returns the limit of a request.
     #[inline(always)]
     pub(super) fn of(&self, request: Request) -> Longest {
         match request {
@@ -300,7 +299,7 @@ impl Ep {
         cookie: u64,
         flags: CompletionFlags,
     ) -> DatReturn {
-        // SAFETY: the caller's promise.
+        // SAFETY: posts take turns, and the segments' memory stays until they complete.
         unsafe {
             // One segment and no flags, by one comparison.
             match (count ^ 1) | flags.bits() == 0 {
@@ -323,7 +322,7 @@ impl Ep {
         receives: &[T],
         listed: impl Fn(&T) -> Listed,
     ) -> Result<(), ListError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: posts take turns, and the segments' memory stays until they complete.
         unsafe { post_recv_list(self, receives, listed) }
     }
 
@@ -341,7 +340,7 @@ impl Ep {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        // SAFETY: the caller's promise.
+        // SAFETY: posts take turns, and the segments' memory stays until they complete.
         unsafe {
             self.post_recv_with::<OwnCodes>(count_of(segments), |at| segments[at], cookie, flags)
         }
@@ -415,7 +414,7 @@ impl RecvQueue for Ep {
                 true
             }
             PostError::NotReady => {
-                // SAFETY: the caller's promise.
+                // SAFETY: no post runs at the same time, unless posts take the lock.
                 let entered = unsafe { self.posting.lock() };
                 let qp = entered.poster.qp.as_mut();
                 qp.is_some_and(|qp| qp.open_receives())
@@ -459,7 +458,8 @@ impl RecvPoster for Poster {
 
     #[inline(always)]
     unsafe fn try_post<const BY_VERBS: bool>(&mut self, request: &RecvRequest<'_>) -> bool {
-        // SAFETY: the caller's promise. The limit is not `NONE`.
+        // SAFETY: posts take turns, and the segments' memory stays until they complete. The limit
+        // is not `NONE`.
         unsafe {
             let qp = self.fast_qp();
             match BY_VERBS {
@@ -482,7 +482,7 @@ impl RecvPoster for Poster {
     #[inline(always)]
     unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         let qp = self.qp.as_mut().ok_or(PostError::NotReady)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the segments' memory stays until the requests complete.
         unsafe { qp.post_recv(request) }
     }
 }

@@ -41,7 +41,6 @@ pub(crate) struct DtoStream {
 }
 
 impl DtoStream {
-    /// Returns the EVD.
     pub(crate) fn evd(&self) -> &Arc<Evd> {
         self.evd.arc()
     }
@@ -213,7 +212,6 @@ pub(crate) struct StreamGuard {
 }
 
 impl StreamGuard {
-    /// Returns the EVD.
     pub(crate) fn evd(&self) -> &Arc<Evd> {
         self.evd.arc()
     }

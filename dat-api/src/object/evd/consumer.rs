@@ -443,7 +443,6 @@ impl Consumer {
         Ok(events)
     }
 
-    /// Returns the queues.
     pub(super) fn queues(&mut self) -> &mut [Queue] {
         &mut self.queues
     }

@@ -349,7 +349,6 @@ pub(super) fn convert<T>(completion: &Completion, then: impl FnOnce(Taken) -> T)
     result
 }
 
-/// Returns the event of a completion.
 #[inline(always)]
 fn event(completion: &Completion, ep: Handle, status: DtoStatus) -> EventData {
     let (cookie, length) = (completion.wr_id, length(completion));
@@ -404,7 +403,6 @@ fn transfer(
     }
 }
 
-/// As [`transfer`], of an extended transfer.
 #[inline(always)]
 fn extended_transfer(
     ep: Handle,

@@ -297,7 +297,6 @@ pub(super) fn with_room<T>(room: usize) -> Option<VecDeque<T>> {
 /// What [`Command::Count`] counts.
 #[derive(Default)]
 pub(super) struct EventCount {
-    /// All events.
     pub(super) events: AtomicUsize,
     /// Those among them that were not posted.
     pub(super) completions: AtomicUsize,

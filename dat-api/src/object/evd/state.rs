@@ -326,7 +326,6 @@ impl CnoBinding {
         self.0.load(Ordering::SeqCst) != 0
     }
 
-    /// Returns the CNO.
     pub(super) fn cno(&self) -> Option<Handle> {
         Handle::from_bits(self.0.load(Ordering::SeqCst) & !REARM)
     }

@@ -96,7 +96,6 @@ impl Children {
         self.0.lock().evds.iter().copied().collect()
     }
 
-    /// Returns the endpoints.
     pub(super) fn endpoints(&self) -> Vec<Handle> {
         let state = self.0.lock();
         let all = state.live.iter();

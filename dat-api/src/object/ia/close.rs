@@ -30,7 +30,7 @@ impl Ia {
         let own = self.reports.own();
         for child in left.into_iter().filter(|child| Some(child.handle) != own) {
             tracing::debug!(kind = ?child.kind, handle = ?child.handle, "ends with its IA");
-            // SAFETY: the caller's promise.
+            // SAFETY: no post runs at the same time, unless posts take the lock.
             unsafe { (child.upcalls.abort)(child.handle) };
         }
         self.dismantle();

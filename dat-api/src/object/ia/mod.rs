@@ -205,7 +205,6 @@ impl Ia {
         &self.reports
     }
 
-    /// Returns its service points.
     pub(crate) fn service_points(&self) -> &ServicePoints {
         &self.service_points
     }

@@ -145,7 +145,7 @@ impl Lmr {
             }
             _ => None,
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the memory stays mapped until the LMR is freed.
         let (region, bindable) = unsafe { register(&pz, address, length, privileges)? };
         let granted = privileges | ia.rules().conformance.added_privileges;
         let entry = Entry::new(&Contents {
@@ -310,7 +310,6 @@ impl Counted for Lmr {
     }
 }
 
-/// Returns the memory range that an LMR gets.
 fn range_of(ia: &Arc<Ia>, kind: MemoryKind) -> Result<(usize, u64)> {
     let (address, length) = match kind {
         MemoryKind::Virtual { address, length }

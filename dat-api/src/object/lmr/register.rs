@@ -26,11 +26,11 @@ pub(super) unsafe fn register(
     let access = access_of(privileges, rules.transport, rules.limits.atomics);
     if rules.limits.max_rmrs == 0 {
         // A driver without windows may refuse the flag.
-        // SAFETY: the caller's promise.
+        // SAFETY: the memory stays mapped until the LMR is freed.
         let region = unsafe { pz.domain().register(start, bytes, access) };
         return Ok((region.map_err(refused)?, false));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the memory stays mapped until the LMR is freed.
     let first = unsafe {
         pz.domain()
             .register(start, bytes, access | Access::WINDOW_BIND)
@@ -40,7 +40,7 @@ pub(super) unsafe fn register(
         // The kernel requires memory under windows to be writable; memory that is only read need
         // not be.
         Err(_) if !access.contains(Access::LOCAL_WRITE) => {
-            // SAFETY: the caller's promise.
+            // SAFETY: the memory stays mapped until the LMR is freed.
             let second = unsafe { pz.domain().register(start, bytes, access) };
             Ok((second.map_err(refused)?, false))
         }

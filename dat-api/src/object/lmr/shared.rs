@@ -10,7 +10,6 @@ use crate::error::{DatError, Result};
 use crate::per_process::PerProcess;
 use crate::status::{ReturnType, Subtype};
 
-/// An identifier.
 type Identifier = [u8; 40];
 
 /// A piece of a shared object, independent of the address it is mapped at.

@@ -103,7 +103,6 @@ fn dead_tag(generation: u32, number: u32) -> u64 {
     u64::from(generation) << 32 | u64::from(number ^ 1)
 }
 
-/// Returns the generation in a tag.
 const fn generation_of(tag: u64) -> u32 {
     (tag >> 32) as u32
 }

@@ -64,7 +64,6 @@ pub(crate) trait RecvPoster {
     /// Returns the handle of the zone that segments must be in.
     fn zone(&self) -> usize;
 
-    /// Returns the LMR cache.
     fn lmr_cache(&mut self) -> &mut LmrCache;
 
     /// Posts a receive if the queue is on this data path and has room. Returns whether it is posted.
@@ -109,7 +108,7 @@ pub(crate) unsafe extern "C" fn post_fast<const BY_VERBS: bool, C: ReturnCodes, 
     segment: impl Fn(usize) -> LmrSegment,
     cookie: u64,
 ) -> DatReturn {
-    // SAFETY: the caller's promise.
+    // SAFETY: no post runs at the same time, unless posts take the lock.
     if let Some(entered) = unsafe { queue.posting().try_enter() } {
         let poster = entered.poster;
         let one = segment(0);
@@ -124,13 +123,13 @@ pub(crate) unsafe extern "C" fn post_fast<const BY_VERBS: bool, C: ReturnCodes, 
                 wr_id: cookie,
                 segments: &[segment],
             };
-            // SAFETY: the caller's promise.
+            // SAFETY: posts take turns, and the segments' memory stays until they complete.
             if unsafe { poster.try_post::<BY_VERBS>(&request) } {
                 return DatReturn::SUCCESS;
             }
         }
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: posts take turns, and the segments' memory stays until they complete.
     unsafe {
         match BY_VERBS {
             false => post_fast::<true, C, Q>(queue, segment, cookie),
@@ -159,7 +158,7 @@ pub(crate) unsafe extern "C" fn post_slow<C: ReturnCodes, Q: RecvQueue>(
     let mut is_second_try = false;
     // A refusal leaves the loop, so that successful posts do not test for it again.
     let refusal = loop {
-        // SAFETY: the caller's promise.
+        // SAFETY: no post runs at the same time, unless posts take the lock.
         let Entered { poster, guard } = unsafe { queue.posting().lock() };
         if let Err(refusal) = queue.check_post(poster, count, flags) {
             break refusal;
@@ -173,7 +172,7 @@ pub(crate) unsafe extern "C" fn post_slow<C: ReturnCodes, Q: RecvQueue>(
             wr_id: cookie,
             segments,
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: posts take turns, and the segments' memory stays until they complete.
         let Err(error) = (unsafe { poster.post(&request) }) else {
             queue.count_posted(poster);
             return DatReturn::SUCCESS;
@@ -181,7 +180,7 @@ pub(crate) unsafe extern "C" fn post_slow<C: ReturnCodes, Q: RecvQueue>(
         let refusal = queue.refusal(poster, error);
         // Making room takes other locks.
         drop(guard);
-        // SAFETY: the caller's promise.
+        // SAFETY: no post runs at the same time, unless posts take the lock.
         if is_second_try || !unsafe { queue.make_room(error) } {
             queue.refused().note(error);
             break refusal;
@@ -204,11 +203,11 @@ pub(crate) unsafe fn post_recv_list<Q: RecvQueue, T>(
     receives: &[T],
     listed: impl Fn(&T) -> Listed,
 ) -> Result<(), ListError> {
-    // SAFETY: the caller's promise.
+    // SAFETY: posts take turns, and the segments' memory stays until they complete.
     let run = |rest: &[T]| unsafe { post_run(queue, rest, &listed) };
     let one = |receive: &T| {
         let (segment, cookie) = listed(receive);
-        // SAFETY: the caller's promise.
+        // SAFETY: posts take turns, and the segments' memory stays until they complete.
         unsafe { post_fast::<false, OwnCodes, Q>(queue, |_| segment, cookie) }
     };
     post_list(receives, run, one)
@@ -218,14 +217,14 @@ pub(crate) unsafe fn post_recv_list<Q: RecvQueue, T>(
 /// how many.
 ///
 /// # Safety
-/// As for [`post_recv_list`].
+/// As for [`post_fast`], for every receive.
 #[inline(never)]
 unsafe fn post_run<Q: RecvQueue, T>(
     queue: &Q,
     receives: &[T],
     listed: &impl Fn(&T) -> Listed,
 ) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: no post runs at the same time, unless posts take the lock.
     let Some(entered) = (unsafe { queue.posting().try_enter() }) else {
         return 0;
     };
@@ -237,6 +236,7 @@ unsafe fn post_run<Q: RecvQueue, T>(
     let cache = *poster.lmr_cache();
     // Copied for the call of the verbs path, so that it stays in registers on the direct path.
     let message = move |receive: &T| fast_message(listed(receive), longest, &cache);
-    // SAFETY: the caller's promise; the limit is not `NONE`.
+    // SAFETY: posts take turns, and the segments' memory stays until they complete; the limit is
+    // not `NONE`.
     unsafe { poster.try_post_list(receives, message) }
 }

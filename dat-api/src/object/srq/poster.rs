@@ -49,7 +49,7 @@ impl Srq {
     /// # Safety
     /// As for [`Srq::resize`].
     pub(super) unsafe fn resize_queue(&self, receives: u32) -> Result<(), ControlError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: no post runs at the same time, unless posts take the lock.
         let entered = unsafe { self.posting.lock() };
         entered.poster.queue.resize(receives)
     }
@@ -71,7 +71,7 @@ impl Srq {
         segment: impl Fn(usize) -> LmrSegment,
         cookie: u64,
     ) -> DatReturn {
-        // SAFETY: the caller's promise.
+        // SAFETY: posts take turns, and the segments' memory stays until they complete.
         unsafe {
             match count {
                 1 => post_fast::<false, C, _>(self, segment, cookie),
@@ -93,7 +93,7 @@ impl Srq {
         receives: &[T],
         listed: impl Fn(&T) -> Listed,
     ) -> Result<(), ListError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: posts take turns, and the segments' memory stays until they complete.
         unsafe { post_recv_list(self, receives, listed) }
     }
 
@@ -106,7 +106,7 @@ impl Srq {
     /// As for [`Self::post_recv_with`].
     #[inline]
     pub unsafe fn post_recv(&self, segments: &[LmrSegment], cookie: u64) -> Result<(), DatReturn> {
-        // SAFETY: the caller's promise.
+        // SAFETY: posts take turns, and the segments' memory stays until they complete.
         unsafe { self.post_recv_with::<OwnCodes>(count_of(segments), |at| segments[at], cookie) }
             .into_result()
     }
@@ -189,7 +189,7 @@ impl RecvPoster for Poster {
 
     #[inline(always)]
     unsafe fn try_post<const BY_VERBS: bool>(&mut self, request: &RecvRequest<'_>) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: posts take turns, and the segments' memory stays until they complete.
         unsafe {
             match BY_VERBS {
                 false => self.queue.try_post(request),
@@ -204,13 +204,13 @@ impl RecvPoster for Poster {
         list: &[T],
         message: impl Fn(&T) -> Option<Message> + Copy,
     ) -> usize {
-        // SAFETY: the caller's promise.
+        // SAFETY: posts take turns, and the segments' memory stays until they complete.
         unsafe { self.queue.try_post_list(list, message) }
     }
 
     #[inline(always)]
     unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the segments' memory stays until the requests complete.
         unsafe { self.queue.post(request) }
     }
 }

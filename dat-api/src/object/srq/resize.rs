@@ -81,7 +81,7 @@ impl Srq {
                 )));
             }
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: no post runs at the same time, unless posts take the lock.
         let resized = unsafe { self.resize_queue(wanted) };
         match resized {
             Ok(()) => {

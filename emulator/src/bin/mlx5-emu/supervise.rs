@@ -327,7 +327,6 @@ fn parent_in_stat(stat: &str) -> Option<libc::pid_t> {
     fields.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Returns an empty signal set.
 fn empty_set() -> libc::sigset_t {
     // SAFETY: sigset_t is plain integers, for which zero is valid; sigemptyset
     // then makes it the empty set.

@@ -135,7 +135,6 @@ pub fn bytes_of_hex(text: &str) -> Result<Vec<u8>, HexError> {
     Ok(bytes)
 }
 
-/// Returns the value of a hex digit.
 fn nibble(digit: u8) -> u8 {
     match digit {
         b'0'..=b'9' => digit - b'0',

@@ -73,7 +73,6 @@ pub(in crate::uverbs) struct QpReply {
     pub(in crate::uverbs) bfreg_index: u32,
 }
 
-/// The doorbell register of a QP.
 struct DoorbellRegister {
     location: RegisterLocation,
     /// The register number in the reply.

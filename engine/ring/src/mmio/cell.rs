@@ -66,7 +66,7 @@ impl DoorbellRecord {
     /// As for [`DmaCell::new`]; and one thread at a time calls [`Self::set`] for it.
     #[inline(always)]
     pub const unsafe fn new(at: NonNull<u32>) -> Self {
-        // SAFETY: required of the caller.
+        // SAFETY: the word is valid and aligned as long as the record is used.
         Self(unsafe { DmaCell::new(at) })
     }
 

@@ -28,7 +28,7 @@ struct Unaligned<T>(T);
 /// Its bytes are readable, and any bytes are a `T`.
 #[inline(always)]
 unsafe fn read<T: Copy>(from: *const u8) -> T {
-    // SAFETY: required of the caller; packed, it needs no alignment.
+    // SAFETY: the bytes are readable; packed, it needs no alignment.
     unsafe { from.cast::<Unaligned<T>>().read_volatile() }.0
 }
 
@@ -38,7 +38,7 @@ unsafe fn read<T: Copy>(from: *const u8) -> T {
 /// Its bytes are writable.
 #[inline(always)]
 unsafe fn write<T: Copy>(to: *mut u8, value: T) {
-    // SAFETY: required of the caller; packed, it needs no alignment.
+    // SAFETY: the bytes are writable; packed, it needs no alignment.
     unsafe { to.cast::<Unaligned<T>>().write_volatile(Unaligned(value)) };
 }
 
@@ -158,7 +158,7 @@ pub unsafe fn read_message(from: *const u8, to: *mut u8, length: usize) {
         to,
         left: length,
     };
-    // SAFETY: required of the caller.
+    // SAFETY: `from` is readable and `to` writable for the length.
     unsafe {
         // Words that are aligned there are read at once.
         let odd = rest.from.align_offset(size_of::<u64>()).min(length);
@@ -185,7 +185,7 @@ pub unsafe fn write_message(from: *const u8, to: *mut u8, length: usize) {
         to,
         left: length,
     };
-    // SAFETY: required of the caller.
+    // SAFETY: `from` is readable and `to` writable for the length.
     unsafe {
         // Words that are aligned there are written at once.
         let odd = rest.to.align_offset(size_of::<u64>()).min(length);

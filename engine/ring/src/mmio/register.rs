@@ -185,7 +185,8 @@ unsafe fn copy_wqebbs(
     ring_end: *const u8,
 ) {
     for _ in 0..count {
-        // SAFETY: the caller's promise; `to` may end one past the room.
+        // SAFETY: the ring has `count` WQEBBs, and `to` has room for them; `to` may end one past
+        // the room.
         unsafe {
             copy_wqebb(to.cast(), from.cast());
             to = to.add(WQEBB);

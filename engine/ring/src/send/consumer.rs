@@ -181,7 +181,7 @@ impl SendConsumer {
             wr_id: request.wr_id(),
             wr_data: request.wr_data(),
         };
-        // SAFETY: required of the caller.
+        // SAFETY: a completion that names the request was read.
         unsafe { self.retire_up_to(request) };
         done
     }

@@ -44,7 +44,7 @@ impl SendProducer {
         let mut posted = 0;
         let mut last = None;
         if !self.credits.exhausted() || self.finds_room() {
-            // SAFETY: required of the caller.
+            // SAFETY: the segments' memory stays until the requests complete.
             while let Some((count, written)) = unsafe { self.write_run(&list[posted..], &send) } {
                 posted += count;
                 last = Some(written);
@@ -66,14 +66,14 @@ impl SendProducer {
         &mut self,
         requests: &[SendRequest<'_>],
     ) -> Option<(usize, Written)> {
-        // SAFETY: required of the caller.
+        // SAFETY: the segments' memory stays until the requests complete.
         unsafe { self.write_run(requests, &listed) }
     }
 
     /// Writes a run from the front of a list; `send` returns a send of it.
     ///
     /// # Safety
-    /// As for [`Self::try_write_run`].
+    /// As for [`Self::post`], for every request.
     #[inline(always)]
     unsafe fn write_run<'a, T, S: Borrow<Segment>>(
         &mut self,
@@ -86,7 +86,7 @@ impl SendProducer {
         let repeats = |(next, _, flags, _): Send<S>| {
             next.borrow().length == length && flags.contains(SendFlags::INLINE)
         };
-        // SAFETY: required of the caller.
+        // SAFETY: the segments' memory stays until the requests complete.
         let (count, units) = unsafe {
             if !flags.contains(SendFlags::INLINE) {
                 self.write_equal_run::<false, _, _>(list, send, length)
@@ -105,7 +105,7 @@ impl SendProducer {
     /// Outlined, so that the variables of callers take no registers of the loop.
     ///
     /// # Safety
-    /// As for [`Self::try_write_run`].
+    /// As for [`Self::post`], for every request.
     #[inline(never)]
     unsafe fn write_equal_run<'a, const INLINE: bool, T, S: Borrow<Segment>>(
         &mut self,
@@ -170,7 +170,7 @@ impl SendProducer {
     /// Returns as [`Self::write_equal_run`] does.
     ///
     /// # Safety
-    /// As for [`Self::try_write_run`].
+    /// As for [`Self::post`], for every request.
     #[inline(never)]
     unsafe fn write_inline_run<'a, T, S: Borrow<Segment>>(
         &mut self,

@@ -41,7 +41,7 @@ impl SendProducer {
         // Everything after the data is compiled separately: without inline data the length
         // of the WQE is known.
         if request.is_inline() {
-            // SAFETY: required of the caller; there is room.
+            // SAFETY: the segments' memory stays until the requests complete; there is room.
             let Some(units) = (unsafe { InlineLimits::of(self).write(segment, body) }) else {
                 return false;
             };

@@ -25,7 +25,7 @@ impl SendProducer {
         wr_data: u32,
     ) -> Result<Written, PostError> {
         let fence = self.check_room()?;
-        // SAFETY: required of the caller.
+        // SAFETY: the segments' memory stays until the requests complete.
         let written = unsafe { self.write_checked(request, wr_data, fence) };
         if written.is_err() && !fence.is_empty() {
             self.fence_next(fence);
@@ -58,7 +58,7 @@ impl SendProducer {
         // SAFETY: a unit of the WQE's first WQEBB.
         let body = unsafe { place.wqe.add(head.units() as usize * UNIT) };
         let units = if request.is_inline() {
-            // SAFETY: required of the caller; there is room.
+            // SAFETY: the segments' memory stays until the requests complete; there is room.
             unsafe { self.write_inline(request.segments, body) }
         } else {
             // SAFETY: as above.

@@ -17,7 +17,6 @@ const _: () = assert!(size_of::<DataSegment>() == 16);
 pub(crate) mod offset {
     /// `byte_count`
     pub(crate) const LENGTH: usize = 0;
-    /// `addr`
     pub(crate) const ADDR: usize = 8;
 }
 

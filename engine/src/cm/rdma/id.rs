@@ -104,7 +104,7 @@ impl Channel {
     /// # Safety
     /// `event` is one of this channel that was not acknowledged.
     unsafe fn read(self: &Arc<Self>, event: *const rdma_cm_event) -> ChannelEvent {
-        // SAFETY: required of the caller; an event points to its ids, and contains
+        // SAFETY: the event is not acknowledged yet; an event points to its ids, and contains
         // the private data. All members of the union begin with a pointer and a
         // length, and reliable connections have `conn`.
         let (event, id, listener, conn) = unsafe {

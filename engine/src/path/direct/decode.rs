@@ -119,11 +119,11 @@ pub(super) unsafe fn decode(
     record: &Record,
 ) -> Option<Completion> {
     match tail.own_op().opcode() {
-        // SAFETY: required of the caller.
+        // SAFETY: slot and tail are those of the next CQE, which was written.
         CqeOpcode::REQUESTER => unsafe { requester(ring, slot, tail, record) },
         CqeOpcode::REQUESTER_ERROR => {
             let op = failed_op(tail, record);
-            // SAFETY: required of the caller.
+            // SAFETY: a completion that names the request was read.
             let retired = unsafe { record.sends.retire(tail.wqe_counter()) };
             Some(failed(
                 slot,
@@ -131,7 +131,7 @@ pub(super) unsafe fn decode(
             ))
         }
         CqeOpcode::RESPONDER_ERROR => {
-            // SAFETY: required of the caller.
+            // SAFETY: a completion that names the request was read.
             let wr_id = unsafe { record.receives.take(tail.wqe_counter()) }?;
             let completion = received(record.context, tail.qpn(), OwnOp(0), wr_id, 0);
             Some(failed(slot, completion))
@@ -140,7 +140,7 @@ pub(super) unsafe fn decode(
         | CqeOpcode::RESPONDER_SEND
         | CqeOpcode::RESPONDER_SEND_IMM
         | CqeOpcode::RESPONDER_SEND_INVALIDATE => {
-            // SAFETY: required of the caller.
+            // SAFETY: slot and tail are those of the next CQE, which was written.
             unsafe { responder(ring, slot, tail, record) }
         }
         _ => None,
@@ -194,7 +194,7 @@ unsafe fn requester(
             None => Status::RemoteInvalidRequest,
         },
     };
-    // SAFETY: required of the caller.
+    // SAFETY: a completion that names the request was read.
     let retired = unsafe { record.sends.retire(tail.wqe_counter()) };
     let completion = request(record.context, tail.qpn(), op, retired, byte_len);
     Some(with_status(completion, status))
@@ -222,7 +222,7 @@ unsafe fn responder(
             place(ring, format, byte_len, &units, record)
         }
     };
-    // SAFETY: required of the caller.
+    // SAFETY: a completion that names the request was read.
     let wr_id = unsafe { record.receives.take(tail.wqe_counter()) }?;
     let mut completion = received(record.context, tail.qpn(), own_op, wr_id, byte_len);
     if status.is_success() {

@@ -178,7 +178,8 @@ impl Lookup {
     #[inline(always)]
     pub(super) unsafe fn find<'a>(self, op_qpn: RequestQpn) -> Option<Found<'a>> {
         let qpn = op_qpn.0 & RequestQpn::QPN;
-        // SAFETY: required of the caller.
+        // SAFETY: the places are those of the polling thread's table, which does not change
+        // meanwhile.
         let place = unsafe { self.first.add(qpn as usize & self.mask).as_ref() };
         if place.live_qpn.load(Ordering::Relaxed) != qpn {
             return None;
@@ -264,13 +265,13 @@ impl<'a> Found<'a> {
             // SAFETY: as in `own_receives`.
             let ring = unsafe { &*self.0.receives.get().cast::<RecvConsumer>() };
             let wr_id = ring.wr_id(wqe_counter);
-            // SAFETY: required of the caller.
+            // SAFETY: the completion of this receive was read, and is handled once.
             unsafe { ring.retire(1) };
             return Some(wr_id);
         }
         let shared = self.shared_receives()?;
-        // SAFETY: required of the caller; a queue whose completions several threads poll has
-        // enabled that (`SharedState::add_poller`).
+        // SAFETY: the completion of this receive was read, and is handled once; a queue whose
+        // completions several threads poll has enabled that (`SharedState::add_poller`).
         unsafe { shared.ring.take_next(wqe_counter) }
     }
 
@@ -288,7 +289,7 @@ impl<'a> Found<'a> {
         // The queues separately, so that LLVM distinguishes them once.
         if let Some(ring) = self.own_receives() {
             let wr_id = ring.wr_id(receive);
-            // SAFETY: required of the caller.
+            // SAFETY: the completion of this receive was read, and is handled once.
             unsafe {
                 self.fill(slot, qpn, length, ring.first_segment(receive))?;
                 ring.retire(1);
@@ -296,7 +297,7 @@ impl<'a> Found<'a> {
             return Some((wr_id, length));
         }
         let shared = self.shared_receives()?;
-        // SAFETY: required of the caller; as in `take_recv`.
+        // SAFETY: the completion of this receive was read, and is handled once; as in `take_recv`.
         let wr_id = unsafe {
             self.fill(slot, qpn, length, shared.ring.first_segment(receive))?;
             shared.ring.take_next(receive)?
@@ -307,7 +308,8 @@ impl<'a> Found<'a> {
     /// Copies the payload in a CQE to the first segment of its receive.
     ///
     /// # Safety
-    /// As for [`Self::take_in_cqe`]; `segment` was read from that receive's WQE.
+    /// As for [`Self::take_recv`]; the CQE has its payload in its first 32 bytes, and `segment` was
+    /// read from that receive's WQE.
     #[inline(always)]
     unsafe fn fill(self, slot: Slot, qpn: u32, length: u32, segment: FirstSegment) -> Option<()> {
         // A reset on another thread may have let new receives into the ring while the

@@ -61,7 +61,8 @@ impl Poller {
     /// lives, nothing else polls the queue, and every queue pair that reports to it
     /// is created with this poller's [`CqCommandQueue`].
     pub unsafe fn new(layout: &CompletionLayout, owner: Owner) -> Result<Self, LayoutError> {
-        // SAFETY: required of the caller; the command queue keeps the owner.
+        // SAFETY: the layout's memory is valid as long as the owner lives; the command queue
+        // keeps the owner.
         let ring = unsafe { CompletionRing::new(layout) }?;
         let table = Table::new();
         let places = table.places().clone();

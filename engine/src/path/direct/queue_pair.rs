@@ -64,7 +64,7 @@ impl QueuePair {
     /// nothing else posts to the queues or polls their completions. The QP number
     /// is not reused while `parts.owner` lives.
     pub unsafe fn new(parts: QueuePairParts) -> Result<Self, LayoutError> {
-        // SAFETY: required of the caller.
+        // SAFETY: the layout's memory is valid as long as the owner lives.
         let (sends, receives, record) = unsafe { rings(&parts) }?;
         let queue_pair = Self {
             sends,
@@ -197,7 +197,7 @@ impl Drop for QueuePair {
 unsafe fn rings(
     parts: &QueuePairParts,
 ) -> Result<(SendProducer, RecvProducer, Arc<Record>), LayoutError> {
-    // SAFETY: required of the caller; the record keeps the owner.
+    // SAFETY: the layout's memory is valid as long as the owner lives; the record keeps the owner.
     let sends = unsafe { SendConsumer::new(&parts.send) }?;
     let receives = match (&parts.shared, &parts.recv) {
         (Some(shared), _) => Receives::Shared(Arc::clone(&shared.0)),

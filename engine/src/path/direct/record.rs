@@ -37,14 +37,15 @@ impl Receives {
         match self {
             Self::Own(ring) => {
                 let wr_id = ring.wr_id(wqe_counter);
-                // SAFETY: required of the caller.
+                // SAFETY: the completion of this receive was read, and is handled once.
                 unsafe { ring.retire(1) };
                 Some(wr_id)
             }
             Self::Shared(shared) => {
                 let wr_id = shared.ring.wr_id(wqe_counter);
-                // SAFETY: required of the caller; a queue whose completions several threads
-                // poll has enabled that (`SharedState::add_poller`).
+                // SAFETY: the completion of this receive was read, and is handled once; a queue
+                // whose completions several threads poll has enabled that
+                // (`SharedState::add_poller`).
                 unsafe { shared.ring.free(wqe_counter) };
                 Some(wr_id)
             }

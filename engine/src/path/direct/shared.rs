@@ -65,7 +65,8 @@ impl SharedReceives {
     /// The memory of the layout is valid as long as `owner` lives, and nothing else
     /// posts to the queue or polls its completions.
     pub unsafe fn new(layout: &SharedRecvLayout, owner: Owner) -> Result<Self, LayoutError> {
-        // SAFETY: required of the caller; the state keeps the owner.
+        // SAFETY: the layout's memory is valid as long as the owner lives; the state keeps the
+        // owner.
         let ring = unsafe { SharedRecvConsumer::new(layout) }?;
         let state = Arc::new(SharedState {
             ring,

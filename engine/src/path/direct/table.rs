@@ -35,7 +35,6 @@ pub(super) struct Table {
     whole: Box<Whole>,
 }
 
-/// The whole table.
 #[derive(Debug)]
 struct Whole {
     places: Places,

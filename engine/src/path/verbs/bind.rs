@@ -47,7 +47,7 @@ impl<D: Device> QueuePair<D> {
         let tag = self.record(Side::Send, recorded);
         let mut key = 0;
         self.pass_on(Side::Send, 1, |queue| {
-            // SAFETY: required of the caller.
+            // SAFETY: window and region are of one domain, and the region is registered.
             key = unsafe { bind(queue, window, request, tag) }?;
             Ok(())
         })

@@ -183,7 +183,6 @@ pub(super) fn link<T>(requests: &mut [T], set_next: impl Fn(&mut T, *mut T)) -> 
     }
 }
 
-/// Links sends.
 #[inline(always)]
 pub(super) fn link_sends(requests: &mut [ibv_send_wr]) -> Chain<'_, ibv_send_wr> {
     link(requests, |work, next| work.next = next)

@@ -236,7 +236,7 @@ unsafe fn send_result(
         return Ok(());
     }
     let mut refused = refused(errno, chain, bad);
-    // SAFETY: required of the caller.
+    // SAFETY: `bad` is null, or points to a request of the chain.
     let opcode = unsafe { bad.as_ref() }.map(|bad| bad.opcode);
     if matches!(
         opcode,

@@ -30,7 +30,7 @@ impl<D: Device> QueuePair<D> {
     /// receive completes, or until the queue pair is reset or dropped.
     #[inline(never)]
     pub unsafe fn post_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: required of the caller.
+        // SAFETY: the segments' memory stays until the requests complete.
         unsafe { self.post_recv_inlined(request) }
     }
 
@@ -45,7 +45,7 @@ impl<D: Device> QueuePair<D> {
     pub unsafe fn post_recv_inlined(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         let mut work = [recv_work(&[], 0)];
         self.fill_recv(&mut work[0], request)?;
-        // SAFETY: required of the caller.
+        // SAFETY: the segments' memory stays until the requests complete.
         unsafe { self.pass_on_recvs(&mut work) }.map_err(|refused| refused.error)
     }
 
@@ -59,7 +59,7 @@ impl<D: Device> QueuePair<D> {
     #[inline(never)]
     pub unsafe fn post_recv_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
         in_chunks(requests, |chunk| {
-            // SAFETY: required of the caller.
+            // SAFETY: the segments' memory stays until the requests complete.
             unsafe { self.post_recvs(chunk, |it| *it) }
         })
     }
@@ -76,7 +76,7 @@ impl<D: Device> QueuePair<D> {
         message: impl Fn(&T) -> Option<Message>,
     ) -> usize {
         post_messages(list, message, |chunk| {
-            // SAFETY: required of the caller.
+            // SAFETY: the segments' memory stays until the requests complete.
             unsafe { self.post_recvs(chunk, receive) }
         })
     }
@@ -92,7 +92,7 @@ impl<D: Device> QueuePair<D> {
     /// request completes, or until the queue pair is reset or dropped.
     #[cfg(test)]
     pub unsafe fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: required of the caller.
+        // SAFETY: the segments' memory stays until the requests complete.
         unsafe { self.post_send_with_data(request, 0) }
     }
 
@@ -109,17 +109,17 @@ impl<D: Device> QueuePair<D> {
         request: &SendRequest<'_>,
         wr_data: u32,
     ) -> Result<(), PostError> {
-        // SAFETY: required of the caller.
+        // SAFETY: the segments' memory stays until the requests complete.
         unsafe { self.post_send_inlined(request, wr_data) }
     }
 
     /// Posts as [`Self::post_send_with_data`] does, compiled into the caller.
     ///
     /// # Errors
-    /// As for [`Self::post_send_with_data`].
+    /// As for [`Self::post_send_list`] with one request.
     ///
     /// # Safety
-    /// As for [`Self::post_send_with_data`].
+    /// As for [`Self::post_send_list`] with one request.
     #[inline(always)]
     pub unsafe fn post_send_inlined(
         &mut self,
@@ -128,7 +128,7 @@ impl<D: Device> QueuePair<D> {
     ) -> Result<(), PostError> {
         let (mut work, mut room) = ([NO_SEND], ROOM);
         self.fill_send(&mut work[0], request, |_| wr_data, &mut room)?;
-        // SAFETY: required of the caller.
+        // SAFETY: the segments' memory stays until the requests complete.
         unsafe { self.pass_on_sends(&mut work) }.map_err(|refused| refused.error)
     }
 
@@ -145,7 +145,7 @@ impl<D: Device> QueuePair<D> {
     #[inline(never)]
     pub unsafe fn post_send_list(&mut self, requests: &[SendRequest<'_>]) -> Result<(), ListError> {
         in_chunks(requests, |chunk| {
-            // SAFETY: required of the caller.
+            // SAFETY: the segments' memory stays until the requests complete.
             unsafe { self.post_sends(chunk, |it| *it, |_| 0) }
         })
     }
@@ -164,7 +164,7 @@ impl<D: Device> QueuePair<D> {
     ) -> usize {
         post_messages(list, message, |chunk| {
             let view = |message| send(message, inline);
-            // SAFETY: required of the caller.
+            // SAFETY: the segments' memory stays until the requests complete.
             unsafe { self.post_sends(chunk, view, |length| length) }
         })
     }
@@ -344,7 +344,7 @@ impl<D: Device> SharedReceives<D> {
         message: impl Fn(&T) -> Option<Message>,
     ) -> usize {
         post_messages(list, message, |chunk| {
-            // SAFETY: required of the caller.
+            // SAFETY: the segments' memory stays until the requests complete.
             unsafe { self.post_chunk::<CHUNK, _>(chunk, receive) }
         })
     }

@@ -160,7 +160,6 @@ impl<D: Device> QueuePair<D> {
         self.record.receives.outstanding()
     }
 
-    /// Returns the credits of a queue.
     pub(super) fn credits(&mut self, side: Side) -> &mut Credits {
         match side {
             Side::Send => &mut self.sends,

@@ -23,7 +23,6 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Returns a receive.
     pub(super) fn receive(wr_id: u64) -> Self {
         Self {
             wr_id,

@@ -133,7 +133,7 @@ impl<D: Device> SharedReceives<D> {
     /// receive completes.
     pub unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         let requests = core::slice::from_ref(request);
-        // SAFETY: required of the caller.
+        // SAFETY: the segments' memory stays until the requests complete.
         unsafe { self.post_chunk::<1, _>(requests, |it| *it) }.map_err(|refused| refused.error)
     }
 
@@ -146,7 +146,7 @@ impl<D: Device> SharedReceives<D> {
     /// As for [`Self::post`], for every request.
     pub unsafe fn post_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
         in_chunks(requests, |chunk| {
-            // SAFETY: required of the caller.
+            // SAFETY: the segments' memory stays until the requests complete.
             unsafe { self.post_chunk::<CHUNK, _>(chunk, |it| *it) }
         })
     }

@@ -30,7 +30,6 @@ pub(super) type Name = u32;
 
 /// The bits of a name.
 pub(super) const NAMES: Name = (1 << 30) - 1;
-/// The bits of the index.
 const INDEX_BITS: u32 = 20;
 const INDICES: Name = (1 << INDEX_BITS) - 1;
 
