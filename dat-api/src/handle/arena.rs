@@ -11,8 +11,9 @@ use dat_engine::sync::{Mutex, MutexGuard};
 /// The maximum number of live objects in a process.
 const COUNT: usize = 1 << 20;
 /// The number of other slots that are freed before a slot is reused, so that a stale handle stays
-/// recognisable for long. When no fresh slots are left, slots are reused earlier.
-const RESTING: usize = COUNT / 2;
+/// recognisable for long. They take 2.3 MiB at most. When no fresh slots are left, slots are reused
+/// earlier.
+const RESTING: usize = 1 << 15;
 
 /// All slots: 64 MiB of address space. The kernel provides a page when a slot in it is first used.
 /// The array is static, so finding a slot loads no base address.

@@ -70,6 +70,18 @@ fn a_stale_handle_is_recognised_after_10000_other_objects() {
 }
 
 #[test]
+fn objects_that_were_freed_take_bounded_memory() {
+    let mut slots = std::collections::HashSet::new();
+    for value in 0..200_000 {
+        let handle = thing(value);
+        slots.insert(handle);
+        retire::<TestObject>(handle, |_| ()).expect("live");
+    }
+    // Tests on other threads use slots too.
+    assert!(slots.len() < 40_000, "{}", slots.len());
+}
+
+#[test]
 fn garbage_is_not_a_handle() {
     let handle = thing(1);
     let near = |offset: usize| Handle::from_bits(handle.bits().wrapping_add(offset));
