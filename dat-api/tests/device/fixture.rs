@@ -497,3 +497,12 @@ pub fn close_ia(ia: Handle, graceful: bool) -> dat_api::Result<()> {
     // SAFETY: the caller posts no more.
     unsafe { Ia::close(ia, graceful) }
 }
+
+/// Waits until a thread sleeps in a wait on an EVD.
+pub fn until_asleep(thread: impl Fn() -> i32) {
+    let asleep = libc::SYS_ppoll.to_string();
+    until("a thread that sleeps", || {
+        let call = std::fs::read_to_string(format!("/proc/self/task/{}/syscall", thread()));
+        call.is_ok_and(|call| call.split(' ').next() == Some(&asleep))
+    });
+}

@@ -149,14 +149,16 @@ fn r04_unsignalled_receives_wake_no_waiter_and_others_do() {
         let (sender, waiting) = std::sync::mpsc::channel();
         scope.spawn(move || {
             let mut owned = evd::own(evd).expect("no other wait");
-            sender.send(()).expect("the receiver is alive");
+            // SAFETY: the call has no preconditions.
+            let own = unsafe { libc::gettid() };
+            sender.send(own).expect("the receiver is alive");
             let first = evd::wait(&mut owned, Timeout::Micros(60_000_000), 1);
             drop(owned);
-            sender.send(()).expect("the receiver is alive");
+            sender.send(own).expect("the receiver is alive");
             first.result.expect("an event")
         });
-        waiting.recv().expect("waiting");
-        std::thread::sleep(Duration::from_millis(100));
+        let waiter = waiting.recv().expect("waiting");
+        until_asleep(|| waiter);
         for cookie in 0..2 {
             send_with(
                 &eps[0],

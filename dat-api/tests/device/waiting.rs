@@ -1,6 +1,5 @@
 //! Waiting for the device, on the completion channel, with threads that really sleep.
 
-use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
@@ -79,12 +78,7 @@ impl Receiver {
     /// Waits until the thread that waits on `receives` sleeps. It has armed the queue then; on
     /// the verbs path, completions that came before count as solicited.
     fn until_asleep(&self) {
-        let asleep = libc::SYS_ppoll.to_string();
-        until("a thread that sleeps", || {
-            let thread = self.waiter.load(Ordering::Relaxed);
-            let call = fs::read_to_string(format!("/proc/self/task/{thread}/syscall"));
-            call.is_ok_and(|call| call.split(' ').next() == Some(&asleep))
-        });
+        until_asleep(|| self.waiter.load(Ordering::Relaxed));
     }
 }
 
