@@ -356,7 +356,7 @@ impl Session {
         Continues
     }
 
-    /// Handles an end that no message explains.
+    /// Handles the end of the connection in a state for which it has no other meaning.
     fn ended(&mut self) -> SessionStatus {
         match &self.state {
             State::Pending(alive) => {

@@ -1,7 +1,7 @@
 //! Processes that die, and processes that fork.
 
 use super::support::{Events, Host, TIMEOUT, connect, kind, local, parameters, start, target};
-use dat_engine::cm::{CmError, ConnectionEvent, ManagerKind};
+use dat_engine::cm::{CmError, ConnectionEvent, Manager, ManagerKind};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -121,17 +121,26 @@ fn a_peer_that_disconnects_and_exits_at_once_has_disconnected() {
     }
 }
 
-/// Returns the qualifier that a child process prints.
-pub(crate) fn qualifier_of(child: &mut Child) -> u64 {
+/// Connects to a listener in a separate process, which is an ignored test, and returns its
+/// answer. Both have ended then.
+pub(crate) fn answer_of(test: &str, manager: &Manager) -> ConnectionEvent {
+    let mut child = program(test)
+        .env(QUALIFIER, "any")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let qualifier = lines.map(Result::unwrap).find_map(|line| {
         let (_, number) = line.split_once(LISTENING)?;
         Some(number.parse().unwrap())
     });
-    qualifier.expect("a qualifier")
+    let (_connection, events) = connect(manager, qualifier.expect("a qualifier"), None);
+    let answer = events.next();
+    child.wait().unwrap();
+    answer
 }
 
-/// What the rejecter prints before its qualifier.
+/// What such a listener prints before its qualifier.
 pub(crate) const LISTENING: &str = "listening on ";
 
 /// A rejection has no event that a program could wait for.
@@ -139,18 +148,11 @@ pub(crate) const LISTENING: &str = "listening on ";
 fn a_peer_that_rejects_and_ends_at_once_has_rejected() {
     let manager = start();
     for round in 0..10 {
-        let mut child = program("cm::process::rejecter")
-            .env(QUALIFIER, "any")
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (_connection, events) = connect(&manager, qualifier_of(&mut child), None);
-        let event = events.next();
+        let event = answer_of("cm::process::rejecter", &manager);
         let ConnectionEvent::PeerRejected { private_data } = event else {
             panic!("round {round}: {event:?}");
         };
         assert_eq!(private_data[..4], *b"full");
-        child.wait().unwrap();
     }
 }
 

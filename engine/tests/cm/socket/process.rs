@@ -1,10 +1,9 @@
 //! Forked children that keep streams open, and processes without free descriptors.
 
-use crate::cm::process::{LISTENING, QUALIFIER, child, program, qualifier_of};
+use crate::cm::process::{LISTENING, QUALIFIER, answer_of, child};
 use crate::cm::support::{Events, Host, connect, local, parameters, start, target};
 use dat_engine::cm::{CmError, ConnectionEvent};
 use std::io::Write;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -117,17 +116,10 @@ fn accepter() {
 fn a_peer_that_accepts_and_exits_at_once_has_accepted() {
     let manager = start();
     for round in 0..10 {
-        let mut child = program("cm::socket::process::accepter")
-            .env(QUALIFIER, "any")
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (_connection, events) = connect(&manager, qualifier_of(&mut child), None);
-        let event = events.next();
+        let event = answer_of("cm::socket::process::accepter", &manager);
         let ConnectionEvent::Accepted { private_data, .. } = event else {
             panic!("round {round}: {event:?}");
         };
         assert_eq!(private_data[..4], *b"late");
-        child.wait().unwrap();
     }
 }
