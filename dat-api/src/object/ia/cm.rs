@@ -68,8 +68,11 @@ pub(super) struct Port<'a> {
 pub(super) fn choose(port: &Port<'_>) -> Result<Chosen> {
     // Without free descriptors, files look as if they did not exist, and another manager or address
     // would be chosen. The kernel's manager takes 12 of them, with its libraries.
-    const TO_LOOK: usize = 16;
-    if let Some(error) = dat_engine::descriptors::shortage(TO_LOOK) {
+    let to_look = match port.options.cm {
+        CmChoice::Socket => 8,
+        CmChoice::RdmaCm | CmChoice::Auto => 16,
+    };
+    if let Some(error) = dat_engine::descriptors::shortage(to_look) {
         return Err(DatError::new(
             ReturnType::InsufficientResources,
             Subtype::ResourceDevice,
