@@ -3,6 +3,7 @@
 //! ```text
 //! client                                server
 //!   hello ─────────────────────────────── hello      both compare the options
+//!   ready ───────────────────────────────►           a client that is silent until here delays no other
 //!                                                    for every interface, in order:
 //!   address or service ──── for every endpoint ────     endpoints are connected
 //!   ready ─────────────────────────────── ready

@@ -14,7 +14,7 @@ use std::io;
 /// First bytes of every frame.
 const MAGIC: [u8; 4] = *b"DATB";
 /// Version of frames and messages. A side refuses any other version.
-pub(super) const VERSION: u16 = 3;
+pub(super) const VERSION: u16 = 4;
 /// Bytes of a header.
 pub(super) const HEADER: usize = 16;
 /// Most bytes of a payload.
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn a_frame_has_the_documented_bytes() {
         let frame = encode(0x0102, b"xyz");
-        assert_eq!(frame[..12], *b"DATB\x00\x03\x01\x02\x00\x00\x00\x03");
+        assert_eq!(frame[..12], *b"DATB\x00\x04\x01\x02\x00\x00\x00\x03");
         assert_eq!(frame[16..], *b"xyz");
     }
 

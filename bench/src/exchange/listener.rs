@@ -1,9 +1,10 @@
 //! The server's port: finds the client among all connections.
 //!
-//! The server sends its hello to every new connection, and expects the other
-//! hello within a timeout. All connections are polled together, so a silent
-//! one delays no other. The first hello with the same options is the client's.
-//! All other connections are reported and closed.
+//! The server sends its hello to every new connection, and expects a greeting
+//! within a timeout: a hello with the same options, then that the client
+//! accepts the server's. All connections are polled together, so a silent one
+//! delays no other. The first complete greeting is the client's. All other
+//! connections are reported and closed.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -18,7 +19,7 @@ use super::options::Options;
 use super::peer::{Peer, local};
 use crate::failure::Failure;
 
-/// Most connections without a hello; another one closes the oldest.
+/// Most connections without a complete greeting; another one closes the oldest.
 const MAX_PENDING: usize = 64;
 /// Most attempts to find a port that is free on both loopback addresses.
 const PORT_ATTEMPTS: u32 = 16;
@@ -101,25 +102,27 @@ fn loopback(port: u16) -> io::Result<Vec<TcpListener>> {
     }
 }
 
-/// A connection whose hello is not complete.
+/// A connection whose greeting is not complete.
 struct PendingConnection {
     stream: TcpStream,
     name: String,
     deadline: Instant,
+    /// Whether its hello has arrived, with the same options.
+    has_greeted: bool,
     received: Vec<u8>,
 }
 
-/// What is known of a connection from its hello.
-enum HelloState {
-    /// The hello is not complete.
-    Unknown,
-    /// The hello has the same options.
+/// What is known of a connection from its greeting.
+enum Greeting {
+    /// It is not complete.
+    Pending,
+    /// The client has the same options, and has accepted the server's.
     Client,
     /// The connection is closed, for this reason.
     Other(String),
 }
 
-/// A server's port and the connections whose hello is not complete.
+/// A server's port and the connections whose greeting is not complete.
 pub(crate) struct ClientListener {
     control_port: ControlPort,
     options: Options,
@@ -128,7 +131,7 @@ pub(crate) struct ClientListener {
 }
 
 impl ClientListener {
-    /// `timeout` is the timeout of a hello, and later of each message of the
+    /// `timeout` is the timeout of a greeting, and later of each message of the
     /// client.
     pub(crate) fn new(control_port: ControlPort, options: Options, timeout: Duration) -> Self {
         Self {
@@ -151,14 +154,14 @@ impl ClientListener {
         let end = limit.and_then(|limit| Instant::now().checked_add(limit));
         loop {
             for index in (0..self.pending.len()).rev() {
-                match self.pending[index].check_hello(&self.options) {
-                    HelloState::Unknown => {}
-                    HelloState::Client => {
+                match self.pending[index].greeting(&self.options) {
+                    Greeting::Pending => {}
+                    Greeting::Client => {
                         let connection = self.pending.swap_remove(index);
                         connection.stream.set_nonblocking(false).map_err(local)?;
                         return Peer::new(connection.stream, self.timeout).map(Some);
                     }
-                    HelloState::Other(reason) => {
+                    Greeting::Other(reason) => {
                         let connection = self.pending.swap_remove(index);
                         report(&format!("{}: {reason}", connection.name))?;
                     }
@@ -261,7 +264,7 @@ impl ClientListener {
         let Some(index) = oldest else { return Ok(()) };
         let connection = self.pending.swap_remove(index);
         report(&format!(
-            "{}: closed before its hello: too many connections",
+            "{}: closed before its greeting was complete: too many connections",
             connection.name
         ))
     }
@@ -288,40 +291,56 @@ impl PendingConnection {
             deadline: now
                 .checked_add(timeout)
                 .unwrap_or(now + Duration::from_secs(24 * 3600)),
+            has_greeted: false,
             received: Vec::new(),
         })
     }
 
-    /// Reads what has arrived of the hello, and no byte after it.
-    fn check_hello(&mut self, options: &Options) -> HelloState {
-        match self.read_hello() {
-            Ok(Some(theirs)) => {
-                let differences = options.differences(&theirs);
-                if differences.is_empty() {
-                    return HelloState::Client;
+    /// Reads what has arrived of the greeting, and no byte after it.
+    fn greeting(&mut self, options: &Options) -> Greeting {
+        loop {
+            match self.read_message() {
+                Ok(Some(Message::Hello(theirs))) if !self.has_greeted => {
+                    let differences = options.differences(&theirs);
+                    if !differences.is_empty() {
+                        let reason = format!("its options differ: {}", differences.join("; "));
+                        return Greeting::Other(reason);
+                    }
+                    self.has_greeted = true;
                 }
-                HelloState::Other(format!("its options differ: {}", differences.join("; ")))
+                Ok(Some(Message::Ready)) if self.has_greeted => return Greeting::Client,
+                Ok(Some(Message::Abort(reason))) => {
+                    return Greeting::Other(FrameError::Aborted(reason).to_string());
+                }
+                Ok(Some(_)) => {
+                    let error = FrameError::Damaged("the first messages are not hello and ready");
+                    return Greeting::Other(error.to_string());
+                }
+                Ok(None) if Instant::now() >= self.deadline => {
+                    let failure = if self.has_greeted {
+                        "silent after its hello until"
+                    } else {
+                        "no complete hello within"
+                    };
+                    return Greeting::Other(format!("{failure} the timeout (--timeout)"));
+                }
+                Ok(None) => return Greeting::Pending,
+                Err(error) => return Greeting::Other(error.to_string()),
             }
-            Ok(None) if Instant::now() >= self.deadline => {
-                HelloState::Other("no complete hello within the timeout (--timeout)".to_owned())
-            }
-            Ok(None) => HelloState::Unknown,
-            Err(error) => HelloState::Other(error.to_string()),
         }
     }
 
-    fn read_hello(&mut self) -> Result<Option<Options>, FrameError> {
+    /// Returns the next message, if all of it has arrived.
+    fn read_message(&mut self) -> Result<Option<Message>, FrameError> {
         loop {
             let mut wanted = HEADER;
             if let Some((bytes, payload)) = self.received.split_first_chunk::<HEADER>() {
                 let header = Header::decode(bytes)?;
                 if payload.len() == header.length {
                     header.check(bytes, payload)?;
-                    return match Message::decode(header.kind, payload)? {
-                        Message::Hello(theirs) => Ok(Some(theirs)),
-                        Message::Abort(reason) => Err(FrameError::Aborted(reason)),
-                        _ => Err(FrameError::Damaged("the first message is not a hello")),
-                    };
+                    let message = Message::decode(header.kind, payload)?;
+                    self.received.clear();
+                    return Ok(Some(message));
                 }
                 wanted += header.length;
             }

@@ -20,7 +20,8 @@ pub(crate) enum Message {
     Service(Service),
     /// From both sides of `lat -o write`: what the queue pairs say about writes.
     DataInOrder(DataInOrder),
-    /// The queue pair is connected, or the memory for the next size is prepared.
+    /// The client accepts the options, the queue pair is connected, or the memory for the next
+    /// size is prepared.
     Ready,
     /// The initiator is about to send messages of this size.
     Begin {

@@ -74,7 +74,8 @@ impl Peer {
         self.address
     }
 
-    /// Exchanges the options, and fails if they differ, as the other side does.
+    /// Exchanges the options, and fails if they differ, as the other side does. A server serves
+    /// only a client that accepts its options.
     pub(crate) fn agree(&mut self, options: &Options) -> Result<(), Failure> {
         self.send(&Message::Hello(options.clone()))?;
         let Message::Hello(theirs) = self.receive_kind("hello")? else {
@@ -82,7 +83,7 @@ impl Peer {
         };
         let differences = options.differences(&theirs);
         if differences.is_empty() {
-            return Ok(());
+            return self.send_ready();
         }
         Err(Failure::usage(format!(
             "the two sides have different options; give both the same:\n  {}",

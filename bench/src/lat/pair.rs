@@ -4,6 +4,7 @@
 //! ```text
 //! client                                server
 //!   hello ─────────────────────────────── hello      both compare the options
+//!   ready ───────────────────────────────►           a client that is silent until here delays no other
 //!                                                    for every interface, in order:
 //!   address ─────────────────────────── address        queue pairs are connected (engine),
 //!          ◄────────────────────────── service         or the service point to connect to (DAT, iWARP)

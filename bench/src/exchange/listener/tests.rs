@@ -29,6 +29,16 @@ fn raw_connection(port: u16, bytes: &[u8]) -> TcpStream {
     stream
 }
 
+fn bytes_of(message: &Message) -> Vec<u8> {
+    let (kind, payload) = message.encode();
+    frame::encode(kind, &payload)
+}
+
+/// The hello of a client with the same options.
+fn hello() -> Vec<u8> {
+    bytes_of(&Message::Hello(options("2")))
+}
+
 /// A client with this message size.
 fn client(port: u16, size: &'static str) -> thread::JoinHandle<Result<Peer, Failure>> {
     thread::spawn(move || {
@@ -64,6 +74,22 @@ fn a_silent_connection_delays_no_client() {
     // The connection carries the messages after the hello.
     there.send_ready().unwrap();
     here.await_ready().unwrap();
+}
+
+#[test]
+fn a_connection_that_is_silent_after_its_hello_delays_no_client() {
+    let (mut listener, port) = server(LONG);
+    let _greeted = raw_connection(port, &hello());
+    // The listen queue is in order, so the silent connection is accepted before the client.
+    let came = client(port, "2");
+    let start = Instant::now();
+    let (mut here, mut there) = (
+        wait(&mut listener, None).0.unwrap(),
+        came.join().unwrap().unwrap(),
+    );
+    there.begin(2).unwrap();
+    here.await_begin(2).unwrap();
+    assert!(start.elapsed() < LONG, "the server served the silent one");
 }
 
 #[test]
@@ -105,19 +131,24 @@ fn other_programs_and_other_options_are_reported_and_the_client_is_found() {
 
 #[test]
 fn a_silent_connection_is_closed_after_the_timeout() {
-    let (mut listener, port) = server(SHORT);
-    let mut silent = raw_connection(port, b"");
-    let mut reports = Vec::new();
-    while reports.is_empty() {
-        let (peer, more) = wait(&mut listener, Some(SHORT));
-        assert!(peer.is_none());
-        reports.extend(more);
+    for (bytes, cause) in [
+        (Vec::new(), "no complete hello"),
+        (hello(), "silent after its hello"),
+    ] {
+        let (mut listener, port) = server(SHORT);
+        let mut silent = raw_connection(port, &bytes);
+        let mut reports = Vec::new();
+        while reports.is_empty() {
+            let (peer, more) = wait(&mut listener, Some(SHORT));
+            assert!(peer.is_none());
+            reports.extend(more);
+        }
+        assert!(reports[0].contains(cause), "{reports:?}");
+        // The server's hello, then the end of the stream.
+        let mut received = Vec::new();
+        silent.read_to_end(&mut received).unwrap();
+        assert!(received.starts_with(b"DATB"));
     }
-    assert!(reports[0].contains("no complete hello"), "{reports:?}");
-    // The server's hello, then the end of the stream.
-    let mut received = Vec::new();
-    silent.read_to_end(&mut received).unwrap();
-    assert!(received.starts_with(b"DATB"));
 }
 
 #[test]
@@ -136,16 +167,15 @@ fn too_many_connections_close_the_oldest() {
 }
 
 #[test]
-fn messages_after_the_hello_are_not_lost() {
+fn messages_after_the_greeting_are_not_lost() {
     let (mut listener, port) = server(LONG);
-    let (kind, payload) = Message::Hello(options("2")).encode();
-    let mut bytes = frame::encode(kind, &payload);
     let done = Done {
         messages: 7,
         ..Done::default()
     };
-    let (kind, payload) = Message::Done(done).encode();
-    bytes.extend(frame::encode(kind, &payload));
+    let mut bytes = hello();
+    bytes.extend(bytes_of(&Message::Ready));
+    bytes.extend(bytes_of(&Message::Done(done)));
     let _client = raw_connection(port, &bytes);
     let mut peer = wait(&mut listener, None).0.unwrap();
     assert_eq!(peer.await_done(LONG).unwrap(), done);

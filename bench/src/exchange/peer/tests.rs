@@ -33,9 +33,12 @@ fn options(size: &str) -> Options {
 #[test]
 fn equal_options_are_accepted_by_both_sides() {
     let (mut one, mut two) = both();
-    let other = thread::spawn(move || two.agree(&options("2")));
+    let other = thread::spawn(move || two.agree(&options("2")).map(|()| two));
     one.agree(&options("2")).unwrap();
-    other.join().unwrap().unwrap();
+    let mut two = other.join().unwrap().unwrap();
+    // Each tells the other that it accepts.
+    one.await_ready().unwrap();
+    two.await_ready().unwrap();
 }
 
 #[test]
@@ -147,7 +150,7 @@ proptest! {
         bytes in proptest::collection::vec(any::<u8>(), 0..200),
     ) {
         let (mut peer, mut raw) = pair(LONG);
-        raw.write_all(b"DATB\x00\x03").unwrap();
+        raw.write_all(b"DATB\x00\x04").unwrap();
         raw.write_all(&bytes).unwrap();
         drop(raw);
         prop_assert_eq!(peer.agree(&options("2")).unwrap_err().status(), 3);
