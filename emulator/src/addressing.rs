@@ -1,10 +1,10 @@
 //! How the NIC finds ports: by the address in a WQE or of a queue pair, and the
 //! addresses of its own ports.
 
-use crate::config::{Config, Link};
+use crate::config::Config;
 use crate::fabric::name::{DeviceIdentity, PortNames};
-use crate::nic::spec::{Path, PortAddress, PortIdentity};
 use crate::nic::{Identify, Resolver};
+use crate::spec::{Link, Path, PortAddress, PortIdentity};
 
 /// Returns the function that finds the port for an address vector. On an
 /// InfiniBand link it compares the LID, or the GID if there is no LID; on

@@ -9,30 +9,9 @@ use std::time::Duration;
 
 use crate::fabric::name::FabricName;
 use crate::faults::FaultSpec;
-use crate::limits::Limits;
+use crate::limits::{Limits, MAX_DEVICES, MAX_PORTS};
 use crate::nasty::Nasty;
-
-/// Link layer of every port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Link {
-    /// InfiniBand: ports have LIDs.
-    Ib,
-    /// Ethernet with RoCE: ports have GIDs only.
-    Roce,
-}
-
-impl Link {
-    /// Returns the capability mask of a port (`IB_PORT_*_SUP`): system image GUID and
-    /// extended speeds; on Ethernet a communication manager, and GIDs that are IP
-    /// addresses.
-    #[must_use]
-    pub fn port_capabilities(self) -> u32 {
-        match self {
-            Self::Ib => 1 << 11 | 1 << 14,
-            Self::Roce => 1 << 16 | 1 << 26,
-        }
-    }
-}
+use crate::spec::Link;
 
 /// The kernel command interface that libibverbs sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,12 +60,6 @@ pub enum DataInOrder {
     /// The device has no DevX, by which libmlx5 asks; libibverbs then answers no.
     Unknown,
 }
-
-/// Maximum number of devices on one fabric.
-pub const MAX_DEVICES: u8 = 16;
-
-/// Maximum number of ports of one device, the same as in libmlx5.
-pub const MAX_PORTS: u8 = 2;
 
 /// The longest time in milliseconds that the resolution of a route can take.
 pub const MAX_RESOLVE_TIME_MS: u64 = 10_000;

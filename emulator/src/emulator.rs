@@ -20,34 +20,31 @@ use crate::cm::Agent;
 use crate::config::{Config, Mode, Wake};
 use crate::decode::text::TraceWriter;
 use crate::fabric::attachment::Attachment;
-use crate::fabric::counters;
+use crate::fabric::counters::Row;
 use crate::fabric::directory::JoinError;
 use crate::fabric::name::DeviceIdentity;
 use crate::fabric::port::Port;
 use crate::fabric::registry::Place;
-use crate::fabric::reports;
 use crate::fabric::waker::PeerWaker;
+use crate::fabric::{counters, reports};
 use crate::faults::FaultSpec;
 use crate::fork::{self, PerProcess};
-use crate::guard;
 use crate::hardware::Hardware;
 use crate::hidden::HiddenFile;
+use crate::log::warn;
 use crate::nasty::policies::Policies;
-use crate::nic::counters::Row;
-use crate::nic::spec::{DoorbellView, EventSink, PortAddress, UarPage, WallClock};
 use crate::nic::{Nic, NicOptions, ticks};
-use crate::nldev;
 use crate::residency::pins;
 use crate::runner::shared_nic::SharedNic;
 use crate::runner::stepped::Stepper;
 use crate::runner::thread::NicThread;
 use crate::runner::trapped_stores::TrappedStoreHandler;
 use crate::runner::{self, Control};
+use crate::spec::{DoorbellView, EventSink, PortAddress, UarPage, WallClock};
 use crate::sync::{Mutex, MutexGuard};
 use crate::trap;
 use crate::uar::UarPages;
 use crate::uar::fault::{FaultMode, Userfaultfd};
-use crate::uverbs::warn;
 
 /// Fabric slot of a process without peers, in stepped mode.
 const SLOT_WITHOUT_PEERS: u8 = 1;
@@ -123,7 +120,8 @@ impl Emulator {
         if let Some(running) = Self::get() {
             return Ok(running);
         }
-        guard::install();
+        // Where they cannot be installed, an access to unmapped memory kills the program.
+        let _ = trap::install_handlers();
         if Policies::new(config.nasty).pins_pages() {
             pins::open().map_err(StartError::Pin)?;
         }
@@ -168,9 +166,9 @@ impl Emulator {
         };
         let mut nic = Nic::new(options, events);
         if let Some(path) = &config.trace {
-            nic.set_trace(Box::new(TraceWriter::new(trace_file(path)?)));
+            nic.set_trace(TraceWriter::new(Box::new(trace_file(path)?)));
         }
-        let mut hardware = Hardware::new(nic, nldev::report);
+        let mut hardware = Hardware::new(nic);
         hardware.set_faults(config.faults.as_ref());
         hardware.follow_fabric(&port);
         let slot = port.slot();

@@ -11,12 +11,12 @@ use crate::fabric::port::Port;
 use crate::faults::FaultSpec;
 use crate::faults::nic_faults::SeededFaults;
 use crate::faults::wire::{DeviceFault, FaultyWire};
-use crate::nic::resources::Resource;
-use crate::nic::spec::{PortAddress, Qpn, Service, UarWrite};
-use crate::nic::{Nanos, Nic, PortSet, Progress, earlier};
+use crate::log::warn;
+use crate::nic::{Nic, Progress, earlier};
+use crate::nldev;
 use crate::runner::stepped::Stepped;
 use crate::runner::{BATCH, Driver};
-use crate::uverbs::warn;
+use crate::spec::{Nanos, PortAddress, PortSet, Qpn, Service, UarWrite};
 
 /// Maximum number of rounds of a batch. A message between QPs of one process takes three: the
 /// request, the message, the ack.
@@ -26,15 +26,11 @@ const ROUNDS: usize = 4;
 /// NIC and the fabric.
 pub struct Hardware {
     nic: Nic,
-    encode: EncodeReport,
     faults: Option<Faults>,
     management: Management,
     /// The ports that `mlx5-emu port` has switched off.
     switched_off: PortSet,
 }
-
-/// Encodes a report of these objects.
-type EncodeReport = fn(&[Resource]) -> Vec<u8>;
 
 /// The communication manager, once a program uses it, and its packets.
 #[derive(Default)]
@@ -55,12 +51,11 @@ struct Faults {
 }
 
 impl Hardware {
-    /// Returns a NIC without faults. `encode` encodes its reports.
+    /// Returns a NIC without faults.
     #[must_use]
-    pub(crate) fn new(nic: Nic, encode: EncodeReport) -> Self {
+    pub(crate) fn new(nic: Nic) -> Self {
         Self {
             nic,
-            encode,
             faults: None,
             management: Management::default(),
             switched_off: PortSet::default(),
@@ -89,7 +84,7 @@ impl Hardware {
         if let Some(agent) = &self.management.agent {
             resources.extend(agent.resources());
         }
-        (self.encode)(&resources)
+        nldev::report(&resources)
     }
 
     /// Sets the agent that exchanges management packets. It runs with the NIC

@@ -14,7 +14,7 @@ use std::ops::Deref;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use crate::preload::real;
+use crate::real;
 
 /// Descriptors from this number on are not recorded.
 const LIMIT: usize = 65_536;

@@ -32,7 +32,7 @@
 //!    The first open starts the emulator ([`emulator::Emulator`]).
 //! 3. Commands (`ALLOC_PD`, `REG_MR`, `CREATE_QP`, `MODIFY_QP`, …) arrive as
 //!    `RDMA_VERBS_IOCTL` or by `write()`. `uverbs` parses them as the kernel's ib_core
-//!    and mlx5_ib do, and calls the NIC with the values in [`nic::spec`].
+//!    and mlx5_ib do, and calls the NIC with the values in [`spec`].
 //! 4. libmlx5 allocates rings and doorbell records in the application's memory and
 //!    maps a UAR page. To post, it writes a WQE to the ring, the index to the doorbell
 //!    record, and the first 8 bytes of the WQE to a doorbell register of the UAR page.
@@ -45,25 +45,39 @@
 //!
 //! # Layers
 //!
+//! A module names only those below it in this table, which `perf-scripts/lib/layers`
+//! checks, so each can be read without the modules above.
+//!
 //! | module | contents | does not contain |
 //! |---|---|---|
-//! | [`preload`] | interposed libc calls, signal masks and handlers | device logic |
-//! | [`sysfs`] | the sysfs tree that libibverbs reads | |
-//! | `refusal` | why commands are refused: error numbers with a sentence each | |
-//! | `nldev` | RDMA netlink, by which libibverbs and `rdma`(8) find devices | sockets |
+//! | [`preload`] | interposed libc calls | device logic |
 //! | `uverbs` | ioctl and write commands, handles, event files | WQE and CQE formats |
 //! | `ucma` | `/dev/infiniband/rdma_cm`: ids, addresses, ports, events | connection states |
+//! | [`emulator`] | the emulator of the process: its start, its lock, what a test steps | |
+//! | `hardware` | NIC, wire and faults together, as a runner moves them | bytes of any format |
+//! | `runner` | the NIC thread, doorbells on the storing thread, stepped mode; the clock | |
+//! | `nldev` | RDMA netlink, by which libibverbs and `rdma`(8) find devices | sockets |
+//! | [`sysfs`] | the sysfs tree that libibverbs reads | |
+//! | `addressing` | the addresses of the ports, and the port of an address | |
+//! | [`config`] | the settings | |
+//! | [`faults`] | fault injection between NIC and fabric, and in the NIC | queues |
 //! | `cm` | messages between hosts that connect queue pairs | clocks, I/O |
 //! | [`nic`] | queues, mkeys, requester and responder | threads, clocks, uverbs formats |
+//! | [`nasty`] | modes in which the device forgives no mistake | queues |
 //! | [`decode`] | WQE parsing, CQE encoding, text for traces | memory accesses |
 //! | [`fabric`] | packets between NICs, shared memory rings | queues |
-//! | [`faults`] | fault injection between NIC and fabric, and in the NIC | queues |
-//! | [`nasty`] | modes in which the device forgives no mistake | queues |
 //! | `uar` | UAR pages: doorbells, write protection | queues |
-//! | `hardware`, `runner` | the NIC thread, doorbells on the storing thread, stepped mode; the clock | |
 //! | `residency` | which registered pages left their addresses; `--nasty pin` | queues, keys |
-//! | `trap`, `guard` | `SIGBUS` of protected pages; accesses to memory that may be unmapped | |
-//! | [`config`], [`limits`] | the settings, and the limits that the devices report | |
+//! | `user` | copies of a command's memory, which fail with `EFAULT` | |
+//! | `log` | what a person sees: commands, explanations, warnings | |
+//! | `refusal` | why commands are refused: error numbers with a sentence each | |
+//! | `trap` | `SIGBUS` of protected pages; signal masks and handlers of the program | queues |
+//! | `guard` | accesses to memory that may be unmapped, and their signals | |
+//! | `fork` | what a forked child begins anew | |
+//! | `hidden` | descriptors that the program does not know | |
+//! | [`spec`] | numbers, attributes and errors that commands and NIC exchange; ports, time | |
+//! | [`limits`] | the limits that the devices report | |
+//! | `abi`, `sync`, `random`, `real` | layouts of the kernel's structures; locks; random numbers; libc's own functions | |
 //!
 //! Nothing is shared with the engine (`dat-engine`): two independent implementations
 //! of the mlx5 formats must agree, and libmlx5 is the reference for both.
@@ -97,7 +111,7 @@
 //!
 //! # Errors
 //!
-//! An application receives the error numbers of the kernel ([`nic::spec::Errno`]) from
+//! An application receives the error numbers of the kernel ([`spec::Errno`]) from
 //! commands, CQEs with the syndromes of a ConnectX from requests, and asynchronous
 //! events. A setting that is not valid is a [`config::ConfigError`], which names the
 //! variable, the value and the accepted values. If the emulator cannot start, opening
@@ -110,7 +124,7 @@
 //! timestamps are ticks of 12.8 ns ([`nic::ticks`]). Sizes are in bytes, WQE indices in
 //! WQEBBs (64 bytes), and the `ds` field of a WQE in units of 16 bytes. PSNs, QP numbers
 //! and message sequence numbers have 24 bits; the upper 8 bits of a QP number are the
-//! slot of its process on the fabric. Numbers in the types of [`nic::spec`] are in host
+//! slot of its process on the fabric. Numbers in the types of [`spec`] are in host
 //! byte order, GIDs and GUIDs in network byte order.
 //!
 //! # Examples
@@ -180,6 +194,7 @@
 //! # Ok::<(), text::TextError>(())
 //! ```
 
+mod abi;
 mod addressing;
 mod cm;
 pub mod config;
@@ -193,14 +208,18 @@ mod guard;
 mod hardware;
 mod hidden;
 pub mod limits;
+mod log;
 pub mod nasty;
 pub mod nic;
 mod nldev;
 pub mod preload;
+mod random;
+mod real;
 mod refusal;
 mod residency;
 #[allow(unreachable_pub, reason = "`pub` is for the rest of the emulator")]
 mod runner;
+pub mod spec;
 mod sync;
 pub mod sysfs;
 #[allow(unreachable_pub, reason = "`pub` is for the rest of the emulator")]
@@ -208,5 +227,6 @@ mod trap;
 #[allow(unreachable_pub, reason = "`pub` is for the rest of the emulator")]
 mod uar;
 mod ucma;
+mod user;
 #[allow(unreachable_pub, reason = "`pub` is for the rest of the emulator")]
 mod uverbs;

@@ -7,7 +7,7 @@
 
 use std::cell::Cell;
 
-use crate::nic::spec::{Errno, Result};
+use crate::spec::{Errno, Result};
 
 /// The reason why libibverbs' probe is refused (`has_ioctl_write` of rdma-core, which
 /// expects it). It is traced, and not explained.
@@ -110,22 +110,22 @@ mod tests {
         assert!(reason(Errno(3)).starts_with("the host"));
     }
 
-    /// Calls `check` with the lines of code, without those of tests, of all files.
-    fn lines(directory: &Path, check: &mut dyn FnMut(&Path, &str)) {
-        for entry in fs::read_dir(directory).unwrap().flatten() {
-            let (path, name) = (entry.path(), entry.file_name());
-            let name = name.to_string_lossy();
-            if path.is_dir() {
-                if name != "tests" {
-                    lines(&path, check);
-                }
-            } else if name.ends_with(".rs") && !name.ends_with("tests.rs") {
-                let text = fs::read_to_string(&path).unwrap();
-                let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-                for line in code.lines().filter(|line| !line.trim().starts_with("//")) {
-                    check(&path, line);
-                }
+    /// Calls `check` with the lines of code, without those of tests, of a file or of all
+    /// files in a directory.
+    fn lines(path: &Path, check: &mut dyn FnMut(&Path, &str)) {
+        if path.ends_with("tests") || path.to_string_lossy().ends_with("tests.rs") {
+            return;
+        }
+        if path.is_dir() {
+            for entry in fs::read_dir(path).unwrap().flatten() {
+                lines(&entry.path(), check);
             }
+            return;
+        }
+        let text = fs::read_to_string(path).unwrap();
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for line in code.lines().filter(|line| !line.trim().starts_with("//")) {
+            check(path, line);
         }
     }
 
@@ -133,7 +133,7 @@ mod tests {
     fn every_refusal_of_a_command_has_a_sentence() {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         let mut sentences = 0;
-        for part in ["nic", "nldev", "ucma", "uverbs"] {
+        for part in ["nic", "nldev", "ucma", "user.rs", "uverbs"] {
             lines(&source.join(part), &mut |path, line| {
                 sentences += usize::from(line.contains("refuse"));
                 // Numbers of the host's system calls are passed on.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use dat::abi::*;
 use dat::exports::*;
 use dat_engine::{Device, Transport};
-use mlx5emu::nic::spec::{QpAttr, Qpn};
+use mlx5emu::spec::{QpAttr, Qpn};
 
 use crate::support::{
     End, Fixture, MessagePair, Pair, Shape, device, fails, fails_with, is_iwarp, ok, post_srq, srq,

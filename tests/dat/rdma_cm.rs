@@ -185,7 +185,7 @@ fn connections_outlast_a_port_that_is_down_for_a_moment() {
     let fixture = Fixture::new();
     let pair = Pair::new(&fixture, &Shape::default());
     let emulator = device::emulator().expect("the test steps the device");
-    let port = mlx5emu::nic::spec::PortAddress { device: 0, port: 1 };
+    let port = mlx5emu::spec::PortAddress { device: 0, port: 1 };
     emulator.nic().set_port(port, false);
     fixture.run();
     nothing_on(pair.active.connect);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dat_engine::{AsyncEvent, Device};
 use mlx5emu::emulator::Emulator;
-use mlx5emu::nic::spec::{CqSpec, QpSpec, Qpn};
+use mlx5emu::spec::{CqSpec, QpSpec, Qpn};
 
 use super::behaviour::Behaviour;
 use super::compared_qps::{ComparedQp, ComparedQps, Receives};

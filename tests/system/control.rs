@@ -9,7 +9,7 @@ use dat_engine::{
     EndpointOptions, InlineShape, Mtu, PathRequest, RecvRequest, SendFlags, SendOp, SendRequest,
     SrqOptions, Status, TransportOptions, devices,
 };
-use mlx5emu::nic::spec::{Cqn, Qpn, Srqn};
+use mlx5emu::spec::{Cqn, Qpn, Srqn};
 
 use crate::support::device;
 use crate::support::iwarp;

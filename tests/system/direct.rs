@@ -3,7 +3,7 @@
 use dat_engine::control::{QpSpec, VerbsCq, VerbsQp, VerbsSrq};
 use dat_engine::{CompletionOp, CqeSize, SendFlags, Status};
 use mlx5emu::emulator::Emulator;
-use mlx5emu::nic::spec::{Cqn, Qpn, Srqn};
+use mlx5emu::spec::{Cqn, Qpn, Srqn};
 
 use crate::support::device::reuses_qp_numbers;
 use crate::support::fixture::Fixture;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use dat_engine::control::{AsyncEventKind, AsyncSource, PortState};
 use dat_engine::{Completion, CqOptions, Endpoint, EndpointOptions, PostError, SendFlags, Status};
 use mlx5emu::emulator::Emulator;
-use mlx5emu::nic::spec::{PortAddress, Qpn};
+use mlx5emu::spec::{PortAddress, Qpn};
 
 use crate::support::device;
 use crate::support::fixture::{Fixture, join};

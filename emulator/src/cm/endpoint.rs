@@ -1,7 +1,7 @@
 //! One connection, and the attributes of its queue pair.
 
 use super::message::{CommId, Message, Path, Req, timeout};
-use crate::nic::Nanos;
+use crate::spec::Nanos;
 
 /// The state of a connection (IBA vol. 1, 12.9.7; the names are those of the
 /// kernel's `enum ib_cm_state`).

@@ -7,7 +7,7 @@ use super::message::{
     Body, CommId, Message, Path, Rej, RejReason, Rep, Req, SidrRep, SidrReq, SidrStatus,
 };
 use super::timers::Timers;
-use crate::nic::Nanos;
+use crate::spec::Nanos;
 
 /// The operation is not possible in the state of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

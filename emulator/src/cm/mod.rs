@@ -51,8 +51,9 @@ pub(crate) use timers::Timers;
 pub(crate) use wire::{decode, encode};
 
 use crate::fabric::packet::{Packet, Transmit};
+use crate::nic::Progress;
 use crate::nic::resources::Resource;
-use crate::nic::{Nanos, PortSet, Progress};
+use crate::spec::{Nanos, PortSet};
 
 /// Exchanges management packets with other processes. It runs with the NIC.
 pub(crate) trait Agent: Send + Sync {

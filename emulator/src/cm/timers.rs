@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 
-use crate::nic::Nanos;
+use crate::spec::Nanos;
 
 /// The timers of things with a number of type `K`.
 #[derive(Debug)]

@@ -15,9 +15,9 @@ use super::ring::{Consumer, Producer, push_packet};
 use super::segment::{RingMap, Segment, Slot};
 use super::waker::{PeerWaker, WakeSet};
 use super::wire::{self, Generations};
+use crate::fabric::counters::Counters;
 use crate::hidden::HiddenFile;
 use crate::limits::MAX_PROCESSES;
-use crate::nic::counters::Counters;
 
 mod receive;
 

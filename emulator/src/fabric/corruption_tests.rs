@@ -141,7 +141,7 @@ fn a_peer_that_keeps_writing_garbage_does_not_block_others() {
 
 #[test]
 fn a_truncated_segment_is_reported_and_kills_no_process() {
-    crate::guard::install();
+    crate::trap::install_handlers().unwrap();
     for (test, left) in [("truncated", 0), ("shortened", ring_offset(1, 2) as u64)] {
         let scratch = Scratch::new(test);
         let (mut one, mut two) = (scratch.join(), scratch.join());

@@ -19,7 +19,6 @@
 pub mod attachment;
 pub(crate) mod counters;
 pub mod directory;
-pub mod gid;
 pub mod name;
 pub mod packet;
 pub mod port;

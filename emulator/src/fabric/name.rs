@@ -3,7 +3,8 @@
 
 use std::fmt;
 
-use super::gid::{gid_of_mac, mapped};
+use crate::spec::Link;
+use crate::spec::gid::{Gid, GidTable, GidType, gid_of_mac, mapped};
 
 /// A valid fabric name. It is used as a directory name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -125,9 +126,29 @@ impl DeviceIdentity {
     }
 }
 
+impl PortNames {
+    /// Returns the port's GID table. On RoCE it is that of a ConnectX whose network
+    /// interface has a link-local and an IPv4 address: each address is in it as RoCE v1
+    /// and then as RoCE v2, in the order of `roce_gid_mgmt.c` of the kernel.
+    #[must_use]
+    pub fn gids(&self, link: Link) -> GidTable {
+        let entry = |raw, kind| Some(Gid { raw, kind });
+        match link {
+            Link::Ib => [entry(self.gid, GidType::Ib), None, None, None],
+            Link::Roce => [
+                entry(self.ethernet_gid, GidType::RoceV1),
+                entry(self.ethernet_gid, GidType::RoceV2),
+                entry(self.ip_gid, GidType::RoceV1),
+                entry(self.ip_gid, GidType::RoceV2),
+            ],
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::gid::{ipv4_of_gid, mac_of_link_local, mac_of_multicast};
 
     #[test]
     fn names_that_could_leave_their_directory_are_refused() {
@@ -171,5 +192,46 @@ mod tests {
         assert_eq!(ports[0].gid[..8], [0xfe, 0x80, 0, 0, 0, 0, 0, 0]);
         assert_eq!(ports[0].gid[8..], first.guid);
         assert_eq!(first.guid[0] & 0x03, 0x02);
+    }
+
+    #[test]
+    fn link_local_gids_convert_to_mac_and_mapped_gids_to_ipv4() {
+        let port = DeviceIdentity::derive(&FabricName::default(), 5).port(2);
+        assert_eq!(port.mac[0] & 0x03, 0x02);
+        assert_eq!(port.ethernet_gid[11..13], [0xff, 0xfe]);
+        assert_eq!(mac_of_link_local(&port.ethernet_gid), Some(port.mac));
+        assert_eq!(ipv4_of_gid(&port.ip_gid).map(|it| it[0]), Some(127));
+        assert_eq!(ipv4_of_gid(&port.ethernet_gid), None);
+        assert_eq!(mac_of_link_local(&port.ip_gid), None);
+        let mut other = port.ethernet_gid;
+        other[2] = 1;
+        assert_eq!(mac_of_link_local(&other), None, "not link-local");
+        assert_eq!(mac_of_multicast(&other), None);
+        let group = [0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+        assert_eq!(mac_of_multicast(&group), Some([0x33, 0x33, 0, 0, 0, 1]));
+        let group = mapped([239, 0x81, 2, 3]);
+        assert_eq!(mac_of_multicast(&group), Some([0x01, 0, 0x5e, 1, 2, 3]));
+        assert_eq!(mac_of_multicast(&port.ip_gid), None);
+    }
+
+    #[test]
+    fn a_roce_port_has_each_address_as_v1_and_then_as_v2() {
+        let port = DeviceIdentity::derive(&FabricName::default(), 0).port(1);
+        let shown = port
+            .gids(Link::Roce)
+            .map(|gid| gid.map(|it| (it.raw, it.kind)));
+        let expected = [
+            (port.ethernet_gid, GidType::RoceV1),
+            (port.ethernet_gid, GidType::RoceV2),
+            (port.ip_gid, GidType::RoceV1),
+            (port.ip_gid, GidType::RoceV2),
+        ];
+        assert_eq!(shown, expected.map(Some));
+        let ib = port.gids(Link::Ib);
+        assert_eq!(
+            ib[0].map(|it| (it.raw, it.kind)),
+            Some((port.gid, GidType::Ib))
+        );
+        assert_eq!(ib[1..], [None; 3]);
     }
 }

@@ -1,7 +1,7 @@
 //! Packets as values, with the fields of the InfiniBand Architecture (IBA vol.
 //! 1, ch. 9). One packet carries at most the path MTU.
 
-use crate::nic::spec::{PortAddress, Qpn, Service, network};
+use crate::spec::{PortAddress, Qpn, Service, network};
 
 /// The operation of a packet, without its position in the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

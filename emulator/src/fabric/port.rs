@@ -5,8 +5,7 @@ use std::collections::VecDeque;
 use super::attachment::{Attachment, FabricError};
 use super::packet::{Packet, Transmit};
 use super::waker::WakeSet;
-use crate::nic::PortSet;
-use crate::nic::spec::Qpn;
+use crate::spec::{PortSet, Qpn};
 
 /// Maximum number of packets queued in the process itself.
 const LOOPBACK_PACKETS: usize = 1024;

@@ -18,10 +18,8 @@ use std::path::PathBuf;
 use super::directory::{FabricDirectory, JoinError};
 use super::name::FabricName;
 use super::segment::{self, PORTS_OFF, Slot};
-use crate::config::{MAX_DEVICES, MAX_PORTS};
-use crate::limits::MAX_PROCESSES;
-use crate::nic::PortSet;
-use crate::nic::spec::PortAddress;
+use crate::limits::{MAX_DEVICES, MAX_PORTS, MAX_PROCESSES};
+use crate::spec::{PortAddress, PortSet};
 
 /// An error that prevents switching a port.
 #[derive(Debug, thiserror::Error)]

@@ -22,10 +22,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use memmap2::{MmapOptions, MmapRaw};
 
 use super::ring::{RING_BYTES, RingMemory};
+use crate::fabric::counters::{CELLS, Counters};
 use crate::guard::shared::{self, Watched};
 use crate::hidden::HiddenFile;
 use crate::limits::MAX_PROCESSES;
-use crate::nic::counters::{CELLS, Counters};
 
 /// A slot number, from 1: the upper 8 bits of its process's QP numbers.
 pub(super) type Slot = u8;

@@ -10,7 +10,7 @@ use super::attachment::{Attachment, FabricCounters};
 use super::directory::{FabricDirectory, JoinError};
 use super::name::FabricName;
 use super::packet::{Header, Operation, Packet, PacketFlags};
-use crate::nic::spec::{PortAddress, Qpn};
+use crate::spec::{PortAddress, Qpn};
 
 pub(crate) fn packet(from: u8, to: u8, psn: u32, payload: &[u8]) -> Packet {
     let port = PortAddress { device: 0, port: 1 };

@@ -20,7 +20,7 @@ use super::ports;
 use super::segment::{Segment, Slot};
 use crate::hidden::HiddenFile;
 use crate::limits::MAX_PROCESSES;
-use crate::nic::PortSet;
+use crate::spec::PortSet;
 
 /// The FIFO of this process, and those of its peers.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 //! user can write to the memory.
 
 use super::packet::{Header, Operation, Packet, PacketFlags};
-use crate::nic::spec::{PortAddress, Qpn};
+use crate::spec::{PortAddress, Qpn};
 
 /// Maximum payload of a packet in bytes: the largest path MTU and a GRH.
 pub(super) const MAX_PAYLOAD: usize = 4096 + 40;

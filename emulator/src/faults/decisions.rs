@@ -1,8 +1,9 @@
 //! Pseudo-random decisions: which packets, completions and commands a fault
-//! hits. All random numbers of the emulator come from this file.
+//! hits.
 
 use super::spec::{FaultSpec, KINDS, Kind};
-use crate::nic::Nanos;
+use crate::random::hash;
+use crate::spec::Nanos;
 
 /// Decides which events are hit. Each kind of fault has its own counter, so the
 /// decisions of one kind do not change when another kind is added.
@@ -40,18 +41,6 @@ impl Decisions {
     pub fn time(&self, kind: Kind) -> Nanos {
         self.spec.rules[kind as usize].time
     }
-}
-
-/// Returns a pseudo-random number that depends only on the arguments
-/// (SplitMix64's output function, applied three times).
-pub(crate) fn hash(seed: u64, kind: u64, count: u64) -> u64 {
-    let mix = |value: u64| {
-        let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        value ^ value >> 31
-    };
-    mix(mix(mix(seed) ^ kind) ^ count)
 }
 
 #[cfg(test)]

@@ -19,3 +19,6 @@ pub mod spec;
 pub mod wire;
 
 pub use spec::FaultSpec;
+
+#[cfg(test)]
+mod lossy_stream_tests;

@@ -5,8 +5,7 @@
 use super::decisions::Decisions;
 use super::spec::{FaultSpec, Kind};
 use crate::fabric::packet::{Packet, Transmit};
-use crate::nic::Nanos;
-use crate::nic::spec::{PortAddress, Qpn};
+use crate::spec::{Nanos, PortAddress, Qpn};
 
 /// Maximum number of delayed packets; the wire then reports that it is full.
 const MAX_HELD: usize = 4096;

@@ -7,23 +7,23 @@
 //! [`AccessFault`] where an ordinary load or store would kill the process.
 //!
 //! The accesses are a few instructions in one place (`access`). The handler for
-//! `SIGSEGV` and `SIGBUS` checks the interrupted instruction: if it is one of
-//! these, the handler continues the thread at an exit that returns the error.
-//! Every other signal is forwarded to the program's own action. Before
-//! [`install`] is called, and on processors other than x86-64, a failing access
+//! `SIGSEGV`, and that of [`crate::trap`] for `SIGBUS`, which the memory of a truncated
+//! file raises, checks the interrupted instruction: if it is one of these, the handler
+//! continues the thread at an exit that returns the error. Every other signal is
+//! forwarded to the program's own action (`chain`). Before the handlers are installed, and on processors other than x86-64, a failing access
 //! kills the process as usual.
 //!
 //! Decision: `docs/decisions/053-lost-memory-fails-the-request.md`
 
 mod access;
+pub(crate) mod chain;
 pub(crate) mod shared;
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::preload::real;
-use crate::trap;
-use crate::trap::chain::ApplicationAction;
+use self::chain::ApplicationAction;
+use crate::real;
 
 pub(crate) use access::{add, compare_swap, load, load_words, store, store_words};
 
@@ -40,12 +40,8 @@ pub(crate) fn is_installed() -> bool {
     INSTALLED.load(Ordering::Acquire)
 }
 
-/// Installs the handlers, once. If that fails, accesses cannot recover.
-///
-/// Memory of a truncated file raises `SIGBUS`; all other faults raise `SIGSEGV`.
+/// Installs the handler of `SIGSEGV`, once. If that fails, accesses cannot recover.
 pub(crate) fn install() {
-    // Without the handler such an access kills the program.
-    let _ = trap::install_handler();
     if !access::CAN_RECOVER || is_installed() {
         return;
     }

@@ -41,6 +41,10 @@ pub const MAX_PD: u32 = 32_768;
 pub const MAX_RD_ATOMIC: u8 = 16;
 /// Maximum message size in bytes (2^30).
 pub const MAX_MSG: u32 = 1 << 30;
+/// Maximum number of devices on one fabric.
+pub const MAX_DEVICES: u8 = 16;
+/// Maximum number of ports of one device, the same as in libmlx5.
+pub const MAX_PORTS: u8 = 2;
 /// Maximum number of processes on one fabric. The upper 8 bits of a QP number are
 /// the slot of its process, counted from 1.
 pub const MAX_PROCESSES: u32 = 64;
@@ -56,6 +60,13 @@ pub const GID_TABLE: u32 = 8;
 /// Maximum inline data of one request in bytes: the largest send WQE minus the
 /// control segment and the inline segment header.
 pub const MAX_INLINE: u32 = MAX_SQ_DESC - 16 - 4;
+
+/// `enum ib_uverbs_device_cap_flags`: port events, a system image GUID, RNR NAKs,
+/// windows of type 1 and 2B, and (memory management) SEND with invalidate and local
+/// invalidate.
+const CAPABILITIES: u32 = 1 << 10 | 1 << 11 | 1 << 12 | WINDOWS | 1 << 21;
+/// The capability flags for windows.
+const WINDOWS: u32 = 1 << 17 | 1 << 24;
 
 /// The limits of a device. The default is the maximum that the emulated device
 /// supports. Fields named as in `ibv_device_attr` are what `ibv_query_device`
@@ -133,6 +144,15 @@ impl Limits {
     #[must_use]
     pub fn has_windows(&self) -> bool {
         self.max_mw > 0
+    }
+
+    /// Returns the capability flags of the device.
+    pub(crate) fn capabilities(&self) -> u32 {
+        if self.has_windows() {
+            CAPABILITIES
+        } else {
+            CAPABILITIES & !WINDOWS
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use bitflags::bitflags;
 
-use crate::faults::decisions::hash;
+use crate::random::hash;
 
 bitflags! {
     /// A set of modes.

@@ -2,9 +2,8 @@
 //! device.
 
 use super::{Modes, Nasty};
-use crate::faults::decisions::hash;
-use crate::nic::Nanos;
-use crate::nic::spec::CLOCK_KHZ;
+use crate::random::hash;
+use crate::spec::{CLOCK_KHZ, Nanos};
 
 /// Number of shared receives among which the device chooses the next.
 const RECEIVES: usize = 4;

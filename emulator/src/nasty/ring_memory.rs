@@ -91,25 +91,23 @@ unsafe extern "C" fn release(at: *mut c_void, _: *mut c_void) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nic::memory;
+    use crate::guard::load;
 
     #[test]
     fn a_page_that_cannot_be_accessed_follows_the_memory() {
-        crate::guard::install();
+        crate::trap::install_handlers().unwrap();
         let allocators = Allocators::of("guard,poison".parse().unwrap()).unwrap();
         for size in [64, 4096, 5000] {
             // SAFETY: the allocator's own data.
             let at = unsafe { (allocators.alloc)(size, allocators.data) };
             let end = (at.addr() + size.next_multiple_of(PAGE)) as u64;
-            let mut byte = [0];
-            assert_eq!(memory::read(end - 1, &mut byte), Ok(()), "{size}");
-            assert!(memory::read(end, &mut byte).is_err(), "{size}");
-            assert_eq!(memory::read(at.addr() as u64 - 1, &mut byte), Ok(()));
-            assert_eq!(memory::read(at.addr() as u64, &mut byte), Ok(()));
-            assert_eq!(byte, [GARBAGE]);
+            assert!(load::<u8>(end - 1).is_ok(), "{size}");
+            assert!(load::<u8>(end).is_err(), "{size}");
+            assert!(load::<u8>(at.addr() as u64 - 1).is_ok());
+            assert_eq!(load(at.addr() as u64), Ok(GARBAGE));
             // SAFETY: what was just allocated.
             unsafe { (allocators.free)(at, allocators.data) };
-            assert!(memory::read(at.addr() as u64, &mut byte).is_err());
+            assert!(load::<u8>(at.addr() as u64).is_err());
         }
         assert!(Allocators::of("srq".parse().unwrap()).is_none());
     }

@@ -1,18 +1,19 @@
 //! The NIC: its inputs, and its rounds of work.
 
 use super::core::Core;
-use super::counters::Counters;
 use super::doorbell::PageUsers;
 use super::failures::FailingQp;
 use super::number::Table;
-use super::options::{FaultInjector, Nanos, NicOptions, Progress, Trace, earlier};
+use super::options::{FaultInjector, NicOptions, Progress, earlier};
 use super::qp::Qp;
-use super::spec::{
-    CqSpec, Cqn, DoorbellView, EventSink, QpSpec, Qpn, Service, SrqSpec, Srqn, UarPage,
-};
 use super::violations::Violations;
+use crate::decode::text::TraceWriter;
+use crate::fabric::counters::Counters;
 use crate::fabric::packet::{Packet, Transmit};
 use crate::limits::MAX_QP;
+use crate::spec::{
+    CqSpec, Cqn, DoorbellView, EventSink, Nanos, QpSpec, Qpn, Service, SrqSpec, Srqn, UarPage,
+};
 use std::collections::BTreeMap;
 
 /// Maximum number of packets that one QP sends before it is the next QP's turn.
@@ -52,7 +53,7 @@ impl Nic {
     }
 
     /// Sets the trace that records all WQEs and CQEs from now on.
-    pub fn set_trace(&mut self, trace: Box<dyn Trace + Send>) {
+    pub fn set_trace(&mut self, trace: TraceWriter) {
         self.core.trace = Some(trace);
     }
 

@@ -1,7 +1,6 @@
 //! The device's clock, which provides the timestamps of completions.
 
-use super::options::Nanos;
-use super::spec::CLOCK_KHZ;
+use crate::spec::{CLOCK_KHZ, Nanos};
 
 /// Minimum time in nanoseconds between two completions: less than a tick, so that
 /// some completions have equal timestamps.

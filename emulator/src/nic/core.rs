@@ -1,23 +1,24 @@
 //! The state that all QPs share: keys, CQs and SRQs, events, buffers, the time.
 
 use super::clock::Clock;
-use super::counters::Counter;
 use super::cq::Cq;
 use super::failures::FailingQp;
 use super::incidents::Devices;
 use super::late::{LateEvents, LateKey};
 use super::mr::MkeyTable;
 use super::number::Table;
-use super::options::{FaultInjector, Nanos, NicOptions, Trace};
+use super::options::{FaultInjector, NicOptions};
 use super::parts::Parts;
 use super::pd::{Context, Pd};
-use super::spec::{EventSink, PortAddress, Result, Service};
 use super::srq::Srq;
 use super::timers::Timers;
 use super::violations::Violations;
+use crate::decode::text::TraceWriter;
+use crate::fabric::counters::Counter;
 use crate::fabric::packet::{Header, Packet, Transmit};
 use crate::nasty::policies::Policies;
 use crate::refusal::refuse;
+use crate::spec::{EventSink, Nanos, PortAddress, Result, Service};
 
 /// Maximum number of contexts of one process.
 const MAX_CONTEXT: u32 = 1 << 16;
@@ -29,7 +30,7 @@ const POOL: usize = 256;
 pub(super) struct Core {
     pub(super) options: NicOptions,
     pub(super) events: Box<dyn EventSink>,
-    pub(super) trace: Option<Box<dyn Trace + Send>>,
+    pub(super) trace: Option<TraceWriter>,
     pub(super) fault_injector: Option<Box<dyn FaultInjector + Send>>,
     /// What the modes of `--nasty` decide.
     pub(super) nasty: Policies,

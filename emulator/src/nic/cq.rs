@@ -5,9 +5,9 @@ use super::core::Core;
 use super::failures::FailingQp;
 use super::memory::{self, Fault};
 use super::options::CompletionOutcome;
-use super::spec::{AsyncEvent, AsyncObject, CqSpec, Cqn, DoorbellView, PortAddress, Result};
 use crate::decode::cqe::{CQE, Cqe, OP_OWN};
 use crate::refusal::{OrRefuse, refuse_if};
+use crate::spec::{AsyncEvent, AsyncObject, CqSpec, Cqn, DoorbellView, PortAddress, Result};
 
 /// Consumer indices have 24 bits.
 pub(super) const INDEX_MASK: u32 = 0x00ff_ffff;

@@ -17,8 +17,8 @@
 use super::core::Core;
 use super::cq::{Armed, INDEX_MASK, was_armed};
 use super::memory;
-use super::spec::{Cqn, DoorbellView, UarPage};
 use crate::decode::doorbell::{ArmWord, parse_arm};
+use crate::spec::{Cqn, DoorbellView, UarPage};
 
 impl Core {
     /// Handles a store at the arm offset of a page.

@@ -8,9 +8,9 @@
 
 use super::adapter::Nic;
 use super::memory;
-use super::spec::{CqBuffer, Cqn, Result};
 use crate::decode::cqe::Cqe;
 use crate::refusal::{OrRefuse, refuse_if};
+use crate::spec::{CqBuffer, Cqn, Result};
 
 impl Nic {
     /// Moves a CQ to another ring. The driver copies the contents of the old ring.

@@ -10,10 +10,10 @@ use super::core::Core;
 use super::failures::unreadable;
 use super::memory;
 use super::qp::Qp;
-use super::spec::{DoorbellView, QpState, UarPage, UarWrite};
 use crate::decode::wqe::{Control, WQEBB};
 use crate::limits::{BF_OFFSET, CQ_ARM_OFFSET};
 use crate::nasty::policies::IndexSource;
+use crate::spec::{DoorbellView, QpState, UarPage, UarWrite};
 
 /// Size of a BlueFlame buffer in bytes. BlueFlame alternates between the two of a
 /// register.

@@ -4,7 +4,7 @@
 use super::core::Core;
 use super::memory::Fault;
 use super::qp::Qp;
-use super::spec::{AsyncEvent, AsyncObject, ContextId};
+use crate::spec::{AsyncEvent, AsyncObject, ContextId};
 
 /// A QP that is moved to error at the end of the round.
 #[derive(Debug)]

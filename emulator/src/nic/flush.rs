@@ -5,9 +5,9 @@ use super::adapter::Nic;
 use super::core::Core;
 use super::memory;
 use super::qp::Qp;
-use super::spec::{AsyncEvent, QpState};
 use crate::decode::cqe::Syndrome;
 use crate::decode::wqe::{Control, WQEBB};
+use crate::spec::{AsyncEvent, QpState};
 
 impl Nic {
     /// Flushes the receive queues of QPs in error. Posts to them ring no doorbell,

@@ -2,7 +2,7 @@
 //! (IBA 8.3). With RoCE v2 it is the IPv6 or IPv4 header.
 
 use crate::decode::address::AddressVector;
-use crate::fabric::gid::{Gid, GidType, ipv4_of_gid};
+use crate::spec::gid::{Gid, GidType, ipv4_of_gid};
 
 /// Size of the header in bytes.
 pub(super) const BYTES: usize = 40;

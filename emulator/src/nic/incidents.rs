@@ -6,12 +6,11 @@
 //! and every wait wakes up.
 
 use super::adapter::Nic;
-use super::counters::Counter;
-use super::port_set::PortSet;
-use super::spec::{
-    AsyncEvent, AsyncObject, ContextId, Cqn, PortAddress, QpState, Qpn, Result, Srqn,
-};
+use crate::fabric::counters::Counter;
 use crate::refusal::{OrRefuse, refuse_if};
+use crate::spec::{
+    AsyncEvent, AsyncObject, ContextId, Cqn, PortAddress, PortSet, QpState, Qpn, Result, Srqn,
+};
 
 /// The cause of failures that are asked for.
 const INJECTED: &str = "a fault of --faults, or a test, made it fail";

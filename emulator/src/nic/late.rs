@@ -11,8 +11,7 @@
 //! is then as late as the mode says. Completions stay in order.
 
 use super::core::Core;
-use super::options::Nanos;
-use super::spec::{ChannelId, Cqn};
+use crate::spec::{ChannelId, Cqn, Nanos};
 
 /// The events that are not delivered yet.
 #[derive(Debug, Default)]

@@ -50,7 +50,6 @@ mod parts;
 mod pd;
 mod pin;
 mod poison;
-mod port_set;
 mod psn;
 mod qp;
 mod qp_attributes;
@@ -60,7 +59,6 @@ mod requester;
 pub(crate) mod resources;
 mod responder;
 mod scatter_gather;
-pub mod spec;
 mod srq;
 mod timers;
 mod violations;
@@ -70,11 +68,8 @@ pub use adapter::Nic;
 pub use clock::ticks;
 pub use object_counts::ObjectCounts;
 pub(crate) use options::earlier;
-pub use options::{
-    CompletionOutcome, FaultInjector, Identify, Nanos, NicOptions, Progress, Resolver, Trace,
-};
-pub use port_set::PortSet;
+pub use options::{CompletionOutcome, FaultInjector, Identify, NicOptions, Progress, Resolver};
 pub use violations::Violations;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -6,11 +6,11 @@ use super::adapter::Nic;
 use super::core::Core;
 use super::number::Table;
 use super::pin;
-use super::spec::{Access, ContextId, MrKeys, MrSpec, PdId, Result};
 use super::window::Window;
 use crate::limits::MAX_MR;
 use crate::refusal::{refuse, refuse_if};
 use crate::residency::{self, Registration};
+use crate::spec::{Access, ContextId, MrKeys, MrSpec, PdId, Result};
 
 /// Keys are `index << 8 | variant`. The first index is so high that keys with a
 /// special meaning (0, the list terminator 0x100, and those that the kernel

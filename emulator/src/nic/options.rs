@@ -1,14 +1,11 @@
 //! The options with which a NIC is created, and what it reports while it runs.
 
-use super::counters::Counters;
-use super::spec::{DoorbellView, Path, PortAddress, PortIdentity};
 use crate::decode::cqe::Syndrome;
-use crate::fabric::gid::{Gid, GidType};
+use crate::fabric::counters::Counters;
 use crate::limits::Limits;
 use crate::nasty::Nasty;
-
-/// Monotonic time in nanoseconds, with any origin.
-pub type Nanos = u64;
+use crate::spec::gid::{Gid, GidType};
+use crate::spec::{DoorbellView, Nanos, Path, PortAddress, PortIdentity};
 
 /// Finds the port that an address vector of a device addresses. Returns `None` if
 /// there is no such port; packets to it are dropped, as on a wire.
@@ -141,18 +138,4 @@ pub(crate) fn earlier(one: Option<Nanos>, other: Option<Nanos>) -> Option<Nanos>
         (Some(one), Some(other)) => Some(one.min(other)),
         _ => one.or(other),
     }
-}
-
-/// Records what the NIC and software exchange.
-pub trait Trace {
-    /// Records a send WQE that was taken, of a UD QP or of a connected one.
-    /// `counter` is the WQEBB counter of its start.
-    fn send_wqe(&mut self, qpn: u32, counter: u16, datagram: bool, bytes: &[u8]);
-    /// Records a receive WQE that was taken by a QP. `index` is a counter in the
-    /// QP's own queue, or the WQE's index in a shared one.
-    fn receive_wqe(&mut self, qpn: u32, index: u16, shared: bool, bytes: &[u8]);
-    /// Records a CQE that was written. `index` is the producer counter.
-    fn cqe(&mut self, cqn: u32, index: u32, bytes: &[u8]);
-    /// Records a remark.
-    fn note(&mut self, text: &str);
 }

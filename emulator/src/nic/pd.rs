@@ -1,8 +1,8 @@
 //! Contexts and protection domains.
 
 use super::adapter::Nic;
-use super::spec::{ContextId, PdId, Result};
 use crate::refusal::{OrRefuse, refuse_if};
+use crate::spec::{ContextId, PdId, Result};
 
 /// A device context.
 #[derive(Clone, Copy, Debug)]

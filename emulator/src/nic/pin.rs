@@ -1,9 +1,9 @@
 //! The checks of pinning memory: whether a range is mapped, and whether the
 //! process may lock that many bytes.
 
-use super::spec::Result;
 use crate::refusal::{OrRefuse, refuse, refuse_if};
 use crate::residency::page_size;
+use crate::spec::Result;
 
 const UNMAPPED: &str = "part of the region is not mapped, or not writable although the access \
                         flags include IBV_ACCESS_LOCAL_WRITE";
@@ -149,7 +149,7 @@ fn errno() -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nic::spec::Errno;
+    use crate::spec::Errno;
 
     #[test]
     fn ranges_cover_whole_pages_and_never_wrap() {

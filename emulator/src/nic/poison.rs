@@ -6,8 +6,8 @@
 
 use super::core::Core;
 use super::memory;
-use super::spec::{CqSpec, QpSpec, SrqSpec};
 use crate::decode::wqe::{SEGMENT, WQEBB};
+use crate::spec::{CqSpec, QpSpec, SrqSpec};
 
 /// Fills memory of a ring. A ring that is not mapped fails later, when it is used.
 fn fill(address: u64, length: usize, byte: u8) {

@@ -6,14 +6,14 @@ use super::memory;
 use super::receive_queue::ReceiveQueue;
 use super::requester::SendQueue;
 use super::responder::Responder;
-use super::spec::{
-    AsyncEvent, AsyncObject, PortAddress, PortIdentity, QpAttr, QpSpec, QpState, Qpn, Result,
-    Service,
-};
 use super::timers::Timer;
 use super::window::User;
 use crate::limits::MAX_WR;
 use crate::refusal::{OrRefuse, refuse_if};
+use crate::spec::{
+    AsyncEvent, AsyncObject, PortAddress, PortIdentity, QpAttr, QpSpec, QpState, Qpn, Result,
+    Service,
+};
 
 /// Maximum size of a datagram in bytes: the MTU of the ports.
 const DATAGRAM: u32 = 4096;

@@ -4,9 +4,9 @@ use super::adapter::Nic;
 use super::memory;
 use super::qp::Qp;
 use super::qp_modify::{is_allowed, mask};
-use super::spec::{AsyncEvent, PortAddress, QpAttr, QpState, Qpn, Result};
 use crate::limits::MAX_RD_ATOMIC;
 use crate::refusal::{OrRefuse, refuse_if};
+use crate::spec::{AsyncEvent, PortAddress, QpAttr, QpState, Qpn, Result};
 
 /// Largest `enum ibv_mtu` code: 4096 bytes, the active MTU.
 const MTU_4096: u8 = 5;

@@ -3,7 +3,7 @@
 //! For every transition and transport service, the kernel requires some
 //! attributes and allows others; anything else is `EINVAL`.
 
-use super::spec::{QpState, Service};
+use crate::spec::{QpState, Service};
 
 /// `IBV_QP_*` attribute bits.
 pub(super) mod mask {

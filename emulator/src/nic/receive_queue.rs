@@ -5,11 +5,11 @@ use super::failures::unreadable;
 use super::memory;
 use super::qp::Qp;
 use super::scatter_gather::Sge;
-use super::spec::{PdId, Service};
 use super::srq::Taken;
 use crate::decode::cqe::{Cqe, CqeOpcode, Failed, Success, Syndrome};
 use crate::decode::wqe::{Data, ReceiveSegments};
 use crate::fabric::packet::{Header, PacketFlags};
+use crate::spec::{PdId, Service};
 
 /// The position in the receive queue, and the receive WQE in use.
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 //! The objects of a process as a host lists them (`rdma resource`).
 
 use super::adapter::Nic;
-use super::spec::{ContextId, PdId, Service};
+use crate::spec::{ContextId, PdId, Service};
 
 /// A kind of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use super::core::Core;
 use super::memory;
 use super::mr::MkeyError;
-use super::spec::{Access, PdId};
+use crate::spec::{Access, PdId};
 
 /// A memory range of a scatter/gather list.
 #[derive(Clone, Copy, Debug)]

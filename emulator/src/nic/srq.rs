@@ -6,9 +6,9 @@
 use super::adapter::Nic;
 use super::core::Core;
 use super::memory;
-use super::spec::{AsyncEvent, AsyncObject, Result, SrqSpec, Srqn};
 use crate::decode::wqe::{SEGMENT, srq_next};
 use crate::refusal::{OrRefuse, refuse_if};
+use crate::spec::{AsyncEvent, AsyncObject, Result, SrqSpec, Srqn};
 
 /// A shared receive queue.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::number::Table;
-use super::options::Nanos;
 use super::qp::Qp;
+use crate::spec::Nanos;
 
 /// The timer of one QP.
 #[derive(Debug, Default)]

@@ -19,9 +19,9 @@
 use super::adapter::Nic;
 use super::core::Core;
 use super::mr::{Mkey, MkeyError, MkeyTable, Region};
-use super::spec::{Access, MwKeys, MwSpec, PdId, Result, WindowType};
 use crate::decode::umr::{Klm, MkeyAccess, MkeyMask, NO_QP, Umr, UmrFlags};
 use crate::refusal::{OrRefuse, refuse_if};
+use crate::spec::{Access, MwKeys, MwSpec, PdId, Result, WindowType};
 
 /// The user of a remote key: a QP and its protection domain.
 #[derive(Clone, Copy, Debug)]
@@ -332,7 +332,7 @@ impl Nic {
     /// `EINVAL` if the context has no such window.
     pub(crate) fn dealloc_mw(
         &mut self,
-        context: super::spec::ContextId,
+        context: crate::spec::ContextId,
         handle: u32,
     ) -> Result<()> {
         let mkeys = &mut self.core.mkeys;

@@ -3,8 +3,8 @@
 
 use libc::EINVAL;
 
-use crate::nic::spec::Result;
 use crate::refusal::OrRefuse;
+use crate::spec::Result;
 
 /// Size of a message header, and of an attribute header.
 pub(super) const HEADER: usize = 16;

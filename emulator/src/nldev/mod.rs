@@ -16,18 +16,17 @@ use libc::{EINVAL, EOPNOTSUPP};
 use self::message::{HEADER, Message, Request};
 use self::resources::LISTINGS;
 pub(crate) use self::resources::report;
-use crate::config::{Config, Face, Link};
+use crate::config::{Config, Face};
+use crate::fabric::counters::Row;
 use crate::fabric::name::DeviceIdentity;
 use crate::fork::first_index;
-use crate::nic::counters::Row;
-use crate::nic::spec::{PortAddress, Result};
+use crate::log;
 use crate::refusal::{OrRefuse, refuse, refuse_if};
+use crate::spec::{Link, PortAddress, Result};
 use crate::sysfs::{
-    DEVICE_MAJOR, FIRMWARE, FIRST_MINOR, INTERFACE, RDMA_CM, RDMA_CM_NAME, device_file,
-    device_name, interface_index,
+    DEVICE_MAJOR, FIRMWARE, FIRST_MINOR, INTERFACE, RDMA_CM, RDMA_CM_ABI, RDMA_CM_NAME,
+    device_file, device_name, interface_index,
 };
-use crate::ucma::abi::VERSION as RDMA_CM_ABI;
-use crate::uverbs::{device_capabilities, log};
 
 /// `NLMSG_ERROR`, `NLMSG_DONE` and the flags of a message (<linux/netlink.h>).
 const ERROR: u16 = 2;
@@ -231,7 +230,7 @@ impl Nldev<'_> {
             .u32(attribute::PORT_INDEX, self.config.ports.into())
             .u64(
                 attribute::CAP_FLAGS,
-                device_capabilities(&self.config.limits).into(),
+                self.config.limits.capabilities().into(),
             )
             .string(attribute::FW_VERSION, FIRMWARE)
             .u64(attribute::NODE_GUID, guid)

@@ -6,8 +6,8 @@ use libc::{EINVAL, ENOENT};
 use super::message::{HEADER, Message, Request};
 use super::{Nldev, attribute, named};
 use crate::nic::resources::{Field, Kind, Resource};
-use crate::nic::spec::Result;
 use crate::refusal::{OrRefuse, refuse_if};
+use crate::spec::Result;
 
 /// Maximum length of the entries in a message in bytes: iproute2 reads a page.
 const ROOM: usize = 3500;

@@ -6,8 +6,8 @@ use libc::EINVAL;
 use super::message::{Message, Request};
 use super::{Nldev, attribute, named};
 use crate::nic::counters::{Name, hardware, value};
-use crate::nic::spec::Result;
 use crate::refusal::refuse;
+use crate::spec::Result;
 
 /// `RDMA_NLDEV_ATTR_RES_QP`, as a kind of objects.
 const QUEUE_PAIRS: u32 = 19;

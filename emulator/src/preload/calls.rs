@@ -14,10 +14,13 @@ use libc::{EINVAL, EIO};
 use super::memory_calls::removing;
 use super::node::Node;
 use super::redirect::{with_path, with_path_at};
-use super::{mappings, netlink, real, session};
-use crate::nic::spec::{Errno, Result};
+use super::{netlink, session};
+use crate::fork::doorbells;
+use crate::log::warn;
+use crate::real;
 use crate::residency;
-use crate::uverbs::{DeviceFile, Entry, Files, Mapped, PAGE_SIZE, files, warn};
+use crate::spec::{Errno, Result};
+use crate::uverbs::{DeviceFile, Entry, Files, Mapped, PAGE_SIZE, files};
 use crate::{fork, hidden};
 
 /// A pointer to an interposed function.
@@ -395,9 +398,9 @@ unsafe extern "C" fn mmap(
             if mapped == libc::MAP_FAILED {
                 return Err(Errno(errno()));
             }
-            mappings::add(mapped.addr(), len);
+            doorbells::add(mapped.addr(), len);
             device.mapped(page, mapped.addr()).inspect_err(|_| {
-                mappings::remove(mapped.addr(), len);
+                doorbells::remove(mapped.addr(), len);
                 // SAFETY: mapped just above and not yet known to the application.
                 unsafe { real::munmap(mapped, len) };
             })?;

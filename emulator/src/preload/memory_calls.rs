@@ -11,8 +11,10 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::calls::{Call, errno, run_infallible, set_errno};
-use super::{mappings, real, session};
+use super::session;
 use crate::fork;
+use crate::fork::doorbells;
+use crate::real;
 use crate::residency::{self, Pagemap, with_table};
 
 /// All interposed functions of this file. A reference to this keeps them in the link.
@@ -160,9 +162,9 @@ unsafe extern "C" fn sbrk(increment: isize) -> *mut c_void {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
-    if mappings::may_contain(at.addr(), len) && !fork::is_outsider() {
+    if doorbells::may_contain(at.addr(), len) && !fork::is_outsider() {
         run_infallible(|| {
-            if mappings::remove(at.addr(), len)
+            if doorbells::remove(at.addr(), len)
                 && let Some(backend) = session::started()
             {
                 backend.unmapped(at.addr(), len);

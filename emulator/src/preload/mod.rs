@@ -13,7 +13,7 @@
 //! `memory_calls`.
 //!
 //! Signal functions are interposed too, for `SIGBUS` and `SIGSEGV`: see
-//! `signals`.
+//! [`crate::trap`].
 //!
 //! `/dev/infiniband/rdma_cm` is emulated too; its descriptor is the read end of a
 //! pipe, so that waiting for events needs no interposed call.
@@ -22,22 +22,19 @@
 //! and the NIC thread starts when the first device is opened.
 
 mod calls;
-mod mappings;
 mod memory_calls;
 mod netlink;
 mod nic_control;
 mod node;
 mod path_calls;
-pub(crate) mod real;
 mod redirect;
 mod session;
-mod signals;
 mod stat_calls;
 mod verbs_calls;
 
-pub(crate) use mappings::detach_doorbells;
 pub use session::{Installed, install};
-pub(crate) use signals::SIGNAL_CALLS;
+
+use crate::trap::SIGNAL_CALLS;
 
 /// Makes the linker include the interposed calls in a program that links this
 /// crate as an `rlib`. The program must be linked with `-rdynamic`, so that

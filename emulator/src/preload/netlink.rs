@@ -17,14 +17,15 @@ use std::sync::Arc;
 use libc::{EINVAL, EMSGSIZE, EPROTONOSUPPORT};
 
 use super::calls::{Call, emulated, errno, run_call};
-use super::{real, session};
+use super::session;
 use crate::emulator::Emulator;
 use crate::fabric::ports;
 use crate::fork;
 use crate::hidden::HiddenFile;
-use crate::nic::spec::{Errno, Result};
 use crate::nldev::Nldev;
+use crate::real;
 use crate::runner::SignalsBlocked;
+use crate::spec::{Errno, Result};
 use crate::uverbs::{Entry, files};
 
 /// All interposed functions of this file.

@@ -6,8 +6,8 @@ use libc::{EACCES, ENOENT};
 
 use super::redirect::starts_with;
 use super::session;
-use crate::nic::spec::{Errno, Result};
 use crate::refusal::refuse;
+use crate::spec::{Errno, Result};
 use crate::sysfs::{DEVICE_MAJOR, FIRST_MINOR, RDMA_CM, RDMA_CM_NAME, device_file};
 use crate::uverbs::{Entry, files};
 

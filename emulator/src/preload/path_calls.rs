@@ -6,8 +6,8 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use super::calls::{Call, run_call};
 use super::node::Node;
-use super::real;
 use super::redirect::{redirected, shown, with_path, with_path_at};
+use crate::real;
 
 /// All interposed functions of this file.
 pub(super) const ALL: &[fn() -> Call] = &[

@@ -13,8 +13,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::calls::{errno, set_errno};
-use super::{real, session};
+use super::session;
 use crate::emulator::Emulator;
+use crate::real;
 use crate::sysfs::{PCI_DOMAIN, counters};
 
 /// Calls a function of libc with a path, or with the path in the tree that it leads

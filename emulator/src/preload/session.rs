@@ -9,16 +9,18 @@ use std::sync::{Arc, OnceLock};
 use libc::{ENODEV, c_int};
 
 use super::node::Node;
-use super::real;
 use crate::config::Config;
 use crate::emulator::Emulator;
 use crate::fork::{self, PerProcess};
-use crate::nic::spec::{Errno, Result};
+use crate::log;
+use crate::log::warn;
+use crate::real;
 use crate::refusal::refuse;
+use crate::spec::{Errno, Result};
 use crate::sync::Mutex;
 use crate::sysfs::Sysfs;
 use crate::ucma::{CmFile, Ucma};
-use crate::uverbs::{Backend, DeviceConfig, DeviceFile, EmulatorBackend, Events, files, log, warn};
+use crate::uverbs::{Backend, DeviceConfig, DeviceFile, EmulatorBackend, Events, files};
 
 /// The configuration; `None` if this process has no emulated devices.
 static CONFIG: OnceLock<Option<Config>> = OnceLock::new();

@@ -6,8 +6,8 @@ use std::ffi::{CStr, c_char, c_int, c_uint};
 
 use super::calls::{Call, is_emulated_file, run_call, run_infallible};
 use super::node::Node;
-use super::real;
 use super::redirect::{with_path, with_path_at};
+use crate::real;
 
 /// All interposed functions of this file.
 pub(super) const ALL: &[fn() -> Call] = &[

@@ -95,7 +95,7 @@ impl Registration {
                      writable memory of at most 1 GiB, and a sufficient limit of locked memory \
                      (ulimit -l); if the program unmaps them, the device uses what is there then"
                 );
-                crate::uverbs::warn("pin", &text);
+                crate::log::warn("pin", &text);
             };
             pinned.inspect_err(warn).ok()
         });
@@ -106,7 +106,7 @@ impl Registration {
                     "/proc/self/pagemap cannot be read ({error}): uses of registered memory are \
                      not reported if free, realloc or madvise has removed it"
                 );
-                crate::uverbs::warn("pagemap", &text);
+                crate::log::warn("pagemap", &text);
             }
         });
         let index = table::insert(TABLE.get(), Entry::new(start, bytes, page_size()));

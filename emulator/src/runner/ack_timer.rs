@@ -11,7 +11,7 @@ use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::hidden::HiddenFile;
-use crate::nic::Nanos;
+use crate::spec::Nanos;
 
 /// Maximum time in nanoseconds for which a sleeping peer is not woken for acks,
 /// while this process's NIC thread sleeps too.

@@ -26,8 +26,8 @@ pub use control::Control;
 pub(crate) use scheduling::SignalsBlocked;
 
 use crate::fabric::port::Port;
-use crate::nic::spec::{UarWrite, WallClock};
-use crate::nic::{Nanos, Progress, ticks};
+use crate::nic::{Progress, ticks};
+use crate::spec::{Nanos, UarWrite, WallClock};
 
 /// A NIC as the runners see it: something to run for one batch.
 pub trait Driver {

@@ -7,8 +7,7 @@ use super::ack_timer::AckTimer;
 use super::wait_policy::{Wait, WaitPolicy};
 use crate::fabric::port::Port;
 use crate::fabric::waker::WakeSet;
-use crate::nic::Nanos;
-use crate::nic::spec::UarWrite;
+use crate::spec::{Nanos, UarWrite};
 
 /// Interval in nanoseconds at which a send to a full ring is retried: if the
 /// reader was killed, no wake-up reports room.

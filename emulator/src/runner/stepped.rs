@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::fabric::packet::{Packet, Transmit};
 use crate::fabric::port::Port;
-use crate::nic::spec::UarWrite;
-use crate::nic::{Nanos, Progress};
+use crate::nic::Progress;
+use crate::spec::{Nanos, UarWrite};
 use crate::uar::UarPages;
 
 /// What a stepper drives: the NIC, or a simpler model in tests.

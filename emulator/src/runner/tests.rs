@@ -18,7 +18,7 @@ use crate::fabric::name::FabricName;
 use crate::fabric::packet::Transmit;
 use crate::fabric::tests::packet;
 use crate::fabric::waker::PeerWaker;
-use crate::nic::spec::ContextId;
+use crate::spec::ContextId;
 use crate::sync::Mutex;
 use crate::trap;
 use crate::uar::UarPages;
@@ -151,7 +151,7 @@ impl Fixture {
             wake,
         }));
         if wake == Wake::Signal {
-            trap::install_handler().unwrap();
+            trap::install_handlers().unwrap();
             trap::register(Box::leak(Box::new(TrappedStoreHandler {
                 shared_nic: &fixture.shared_nic,
                 uar: &fixture.uar,
@@ -472,7 +472,7 @@ fn the_nic_naps_while_a_page_has_no_known_mapping() {
     let unknown = App::new(1);
     std::thread::scope(|scope| {
         let _stop = fixture.start(scope);
-        let page = crate::nic::spec::UarPage {
+        let page = crate::spec::UarPage {
             context: ContextId(2),
             page: 0,
         };

@@ -14,7 +14,7 @@
 //! the store of a doorbell whose fault was already served, and on kernels
 //! without such faults.
 
-use crate::nic::Nanos;
+use crate::spec::Nanos;
 
 /// Maximum time to spin, in nanoseconds.
 const SPIN_LIMIT: Nanos = 50_000;

@@ -4,9 +4,10 @@
 use std::path::Path;
 
 use super::tree;
-use crate::config::{Config, Link};
-use crate::nic::counters::{self, Name, Row};
-use crate::nic::spec::PortAddress;
+use crate::config::Config;
+use crate::fabric::counters::Row;
+use crate::nic::counters::{self, Name};
+use crate::spec::{Link, PortAddress};
 
 /// Writes the current value, of the counters that `row` returns, to the file of a counter
 /// in the tree below `root`. `path` may lead there in any way that ends with the device's

@@ -25,8 +25,7 @@ pub use self::tree::{PCI_DOMAIN, pci_address};
 use crate::config::{Config, Mode};
 use crate::fabric::name::FabricName;
 use crate::fabric::ports;
-use crate::nic::PortSet;
-use crate::nic::spec::PortAddress;
+use crate::spec::{PortAddress, PortSet};
 
 /// Major and first minor number of `/dev/infiniband/uverbs*`.
 pub const DEVICE_MAJOR: u32 = 231;
@@ -59,6 +58,9 @@ const LONGEST_ROOT: usize = 255 - "/class/infiniband/mlx5_15".len();
 pub fn device_name(device: u8) -> String {
     format!("mlx5_{device}")
 }
+
+/// `RDMA_USER_CM_ABI_VERSION`.
+pub(crate) const RDMA_CM_ABI: u32 = 4;
 
 /// The name of rdma_cm, as a miscellaneous device and in `/dev/infiniband`.
 pub const RDMA_CM_NAME: &str = "rdma_cm";
@@ -274,8 +276,8 @@ fn make_unique(template: &Path) -> io::Result<PathBuf> {
 mod tests {
     use super::tree::groups;
     use super::*;
-    use crate::config::Link;
     use crate::fabric::name::DeviceIdentity;
+    use crate::spec::Link;
 
     #[test]
     fn the_tree_lists_every_device_and_is_removed_with_its_owner() {

@@ -23,16 +23,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{
-    DEVICE_MAJOR, FIRMWARE, FIRST_MINOR, INTERFACE, RDMA_CM, RDMA_CM_NAME, device_file, device_name,
+    DEVICE_MAJOR, FIRMWARE, FIRST_MINOR, INTERFACE, RDMA_CM, RDMA_CM_ABI, RDMA_CM_NAME,
+    device_file, device_name,
 };
-use crate::config::{Config, Link};
-use crate::fabric::gid::GidType;
+use crate::config::Config;
 use crate::fabric::name::{DeviceIdentity, PortNames};
 use crate::limits::GID_TABLE;
-use crate::nic::PortSet;
 use crate::nic::counters;
-use crate::nic::spec::PortAddress;
-use crate::ucma::abi::VERSION as RDMA_CM_ABI;
+use crate::spec::gid::GidType;
+use crate::spec::{Link, PortAddress, PortSet};
 
 /// The PCI domain of the devices. Hosts number their own domains from 0, and those of
 /// volume management devices from 0x10000.

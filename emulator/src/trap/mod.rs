@@ -6,16 +6,15 @@
 //! one needs another thread or a system call.
 //!
 //! The signal must reach the handler. A thread that has it blocked would be
-//! killed, so [`crate::preload`] removes it from every signal mask and keeps the
-//! application's own `SIGBUS` action behind the emulator's (`chain`).
+//! killed, so the interposed signal functions (`signal_calls`) remove it from every
+//! signal mask and keep the application's own `SIGBUS` action behind the emulator's.
 //! [`install`] fails where this cannot be ensured.
 //!
 //! Decision: `docs/decisions/046-doorbell-on-the-ringing-thread.md`
 
-pub(crate) mod actions;
-pub(crate) mod chain;
 #[cfg(target_arch = "x86_64")]
 mod registers;
+mod signal_calls;
 mod store;
 mod support;
 mod vector;
@@ -25,8 +24,10 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::fork::forks;
 use crate::guard;
-use crate::nic::spec::{UarPage, UarWrite};
-use crate::preload::real;
+use crate::guard::chain::ApplicationAction;
+use crate::real;
+use crate::spec::{UarPage, UarWrite};
+pub(crate) use signal_calls::SIGNAL_CALLS;
 pub use support::TrapError;
 
 /// Handles the trapped stores to some doorbell pages. All methods run in a signal
@@ -51,25 +52,27 @@ struct Registration {
 /// All registered handlers; entries are never removed.
 static HANDLERS: AtomicPtr<Registration> = AtomicPtr::new(std::ptr::null_mut());
 /// The application's own action for `SIGBUS`.
-static APPLICATION_ACTION: chain::ApplicationAction = chain::ApplicationAction::new();
+static APPLICATION_ACTION: ApplicationAction = ApplicationAction::new();
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 
 /// Returns whether the application's `SIGBUS` action is kept by the emulator.
-pub(crate) fn is_installed() -> bool {
+fn is_installed() -> bool {
     INSTALLED.load(Ordering::Acquire)
 }
 
-/// Installs the `SIGBUS` handler.
+/// Installs the handlers.
 ///
 /// # Errors
 /// Returns the reason if this program does not support trapped stores.
 pub fn install() -> Result<(), TrapError> {
     support::check()?;
-    install_handler()
+    install_handlers()
 }
 
-/// Installs the `SIGBUS` handler without checking the program first.
-pub(crate) fn install_handler() -> Result<(), TrapError> {
+/// Installs the handlers of `SIGBUS` and, for [`guard`], of `SIGSEGV`, without checking the
+/// program first.
+pub(crate) fn install_handlers() -> Result<(), TrapError> {
+    guard::install();
     if INSTALLED.load(Ordering::Acquire) {
         return Ok(());
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use crate::preload;
+use super::SIGNAL_CALLS;
 
 /// Reasons why doorbell stores cannot be trapped in this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,7 +34,7 @@ pub(super) fn check() -> Result<(), TrapError> {
     if under_valgrind() {
         return Err(TrapError::Valgrind);
     }
-    for (name, interposed) in preload::SIGNAL_CALLS {
+    for (name, interposed) in SIGNAL_CALLS {
         if resolved_by_libraries(name) != interposed() as usize {
             return Err(TrapError::NotInterposed(name.to_str().unwrap_or_default()));
         }

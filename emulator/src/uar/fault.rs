@@ -19,7 +19,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::hidden::HiddenFile;
-use crate::nic::spec::UarPage;
+use crate::spec::UarPage;
 
 /// A mapping of a UAR page in the application's address space.
 #[derive(Clone, Copy, Debug)]

@@ -21,7 +21,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use self::fault::{Mapping, Userfaultfd};
 use self::page::Page;
-use crate::nic::spec::{ContextId, UarPage, UarWrite};
+use crate::spec::{ContextId, UarPage, UarWrite};
 use crate::sync::Mutex;
 
 /// Size of a UAR page in bytes.

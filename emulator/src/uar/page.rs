@@ -7,7 +7,7 @@ use memmap2::{MmapOptions, MmapRaw};
 
 use super::PAGE_SIZE;
 use crate::limits::{BF_OFFSET, BF_REG_SIZE, CQ_ARM_OFFSET};
-use crate::nic::spec::{UarPage, UarWrite};
+use crate::spec::{UarPage, UarWrite};
 
 /// Offsets at which a doorbell can begin: the CQ arm register, and both buffers
 /// of the four BlueFlame registers (of which libmlx5 uses the first two).

@@ -3,12 +3,7 @@
 //! Source: the kernel's `rdma/rdma_user_cm.h` and `rdma/ib_user_sa.h`, version 4
 //! of the ABI. The doc of each structure names the C structure.
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
-
-use crate::uverbs::abi::AhAttr;
-
-/// `RDMA_USER_CM_ABI_VERSION`.
-pub(crate) const VERSION: u32 = 4;
+use crate::abi::{AhAttr, abi};
 
 /// `RDMA_USER_CM_CMD_*`.
 pub(super) mod command {
@@ -90,16 +85,6 @@ pub(super) const UDP_QKEY: u32 = 0x0123_4567;
 pub(super) const PKEY: u16 = 0xffff;
 /// The room for an address (`struct __kernel_sockaddr_storage`).
 pub(super) const STORAGE: usize = 128;
-
-macro_rules! abi {
-    ($($(#[$doc:meta])* struct $name:ident = $size:literal { $($field:ident: $ty:ty,)* })*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
-        #[repr(C)]
-        pub(super) struct $name { $(pub(super) $field: $ty,)* }
-        const _: () = assert!(size_of::<$name>() == $size);
-    )*};
-}
 
 abi! {
     /// `struct rdma_ucm_cmd_hdr`.

@@ -6,10 +6,10 @@ use super::events::EventQueue;
 use super::state::State;
 use crate::cm::{Agent, decode, encode};
 use crate::fabric::packet::{Header, Operation, Packet, PacketFlags, Transmit, management_qpn};
+use crate::nic::Progress;
 use crate::nic::resources::{Resource, number_of};
-use crate::nic::spec::{PortAddress, Result};
-use crate::nic::{Nanos, PortSet, Progress};
 use crate::refusal::aside;
+use crate::spec::{Nanos, PortAddress, PortSet, Result};
 use crate::sync::Mutex;
 
 /// How often the processes of connections are checked for life, in nanoseconds.

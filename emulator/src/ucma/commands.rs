@@ -18,11 +18,11 @@ use super::query::SHORT_REPLY;
 use super::state::State;
 use super::text;
 use crate::cm::RejReason;
-use crate::nic::spec::{Errno, Result};
-use crate::preload::real;
+use crate::log;
+use crate::real;
 use crate::refusal::{OrRefuse, refuse, refuse_if};
-use crate::uverbs::log;
-use crate::uverbs::user::{copy_in, copy_out};
+use crate::spec::{Errno, Result};
+use crate::user::{copy_in, copy_out};
 
 /// The longest value of an option that is read. The kernel allows megabytes.
 const LONGEST_OPTION: u32 = 64 << 10;

@@ -15,9 +15,8 @@ use super::state::State;
 use crate::cm::{
     CommId, Ece, Event, Rej, RejReason, Rep, Req, SidrRep, SidrReq, SidrStatus, data_of,
 };
-use crate::nic::Nanos;
-use crate::nic::spec::Result;
 use crate::refusal::{OrRefuse, aside, refuse, refuse_if};
+use crate::spec::{Nanos, Result};
 
 /// How often a message is sent again (`CMA_MAX_CM_RETRIES`).
 const MAX_RETRIES: u8 = 15;

@@ -8,7 +8,7 @@ use super::agent::Ucma;
 use super::commands;
 use super::events::EventQueue;
 use crate::hidden::HiddenFile;
-use crate::nic::spec::Result;
+use crate::spec::Result;
 
 /// An open file. Dropping it destroys its ids.
 pub(crate) struct CmFile {

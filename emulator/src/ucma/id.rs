@@ -5,8 +5,8 @@ use super::ports::Space;
 use super::services::Target;
 use crate::cm::{CommId, Ece, Path};
 use crate::nic::resources::{Field, Kind, Resource};
-use crate::nic::spec::{PortAddress, Result};
 use crate::refusal::refuse;
+use crate::spec::{PortAddress, Result};
 use libc::EINVAL;
 
 /// The state of an id, as in the kernel's `enum rdma_cm_state`.

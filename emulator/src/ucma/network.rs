@@ -12,10 +12,10 @@ use std::net::IpAddr;
 
 use super::address::Address;
 use crate::cm::Path;
-use crate::config::{Config, Link};
-use crate::fabric::gid::ipv4_of_gid;
+use crate::config::Config;
 use crate::fabric::name::{DeviceIdentity, FabricName, PortNames};
-use crate::nic::spec::PortAddress;
+use crate::spec::gid::ipv4_of_gid;
+use crate::spec::{Link, PortAddress};
 
 /// Path MTU of the ports: 4096 bytes, as `enum ibv_mtu`.
 const MTU: u8 = 5;

@@ -6,8 +6,8 @@ use super::abi::{self, option};
 use super::commands::parse;
 use super::query::decode_path;
 use super::state::State;
-use crate::nic::spec::Result;
 use crate::refusal::{OrRefuse, refuse, refuse_if};
+use crate::spec::Result;
 
 const ONE_BYTE: &str = "the value of the option has one byte";
 

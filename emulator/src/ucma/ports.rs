@@ -11,8 +11,8 @@ use std::ops::Range;
 use libc::{EADDRINUSE, EADDRNOTAVAIL};
 
 use super::address::{Address, Family};
-use crate::nic::spec::{Errno, Result};
 use crate::refusal::refuse;
+use crate::spec::{Errno, Result};
 
 /// A port space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -7,10 +7,10 @@ use zerocopy::FromZeros;
 use super::abi::{QpAttr, UDP_QKEY};
 use super::id::Id;
 use super::state::State;
+use crate::abi::AhAttr;
 use crate::cm::{Attributes, Path, QpState};
-use crate::nic::spec::Result;
 use crate::refusal::{OrRefuse, refuse, refuse_if};
-use crate::uverbs::abi::AhAttr;
+use crate::spec::Result;
 
 /// `IBV_QPS_*`.
 mod state {

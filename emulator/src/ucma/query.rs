@@ -9,8 +9,8 @@ use super::id::Id;
 use super::state::State;
 use crate::cm::Path;
 use crate::fork::first_index;
-use crate::nic::spec::Result;
 use crate::refusal::{OrRefuse, refuse_if};
+use crate::spec::Result;
 
 /// The selector of a value in a path record: exactly.
 const EXACTLY: u8 = 2;
@@ -146,7 +146,7 @@ fn put(place: &mut [u8], address: &Address) -> u16 {
 }
 
 /// Returns the GIDs of both ends, zero as long as they are not known.
-fn gids(id: &Id, gid: impl Fn(crate::nic::spec::PortAddress) -> [u8; 16]) -> ([u8; 16], [u8; 16]) {
+fn gids(id: &Id, gid: impl Fn(crate::spec::PortAddress) -> [u8; 16]) -> ([u8; 16], [u8; 16]) {
     let of = |port: Option<_>| port.map_or([0; 16], &gid);
     (of(id.port), of(id.remote_port))
 }
@@ -230,7 +230,7 @@ pub(super) fn decode_path(record: &[u8; 64]) -> Result<Path> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nic::spec::Errno;
+    use crate::spec::Errno;
 
     #[test]
     fn a_path_survives_its_encoding() {

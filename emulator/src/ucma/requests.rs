@@ -12,7 +12,7 @@ use super::private_header::{self, HEADER};
 use super::services::Target;
 use super::state::State;
 use crate::cm::{CommId, Ece, Rej, RejReason, Req, SidrRep, SidrReq, SidrStatus};
-use crate::nic::spec::PortAddress;
+use crate::spec::PortAddress;
 
 impl State {
     /// Returns the id that listens for a request.

@@ -12,9 +12,8 @@ use super::id::{Id, IdState};
 use super::ports::{Claim, Space};
 use super::state::{NO_DEVICE, State};
 use crate::cm::Path;
-use crate::nic::Nanos;
-use crate::nic::spec::{PortAddress, Result};
 use crate::refusal::{OrRefuse, refuse, refuse_if};
+use crate::spec::{Nanos, PortAddress, Result};
 
 const NO_PORT: &str = "no port of an InfiniBand link has this GID";
 const NO_LOCAL_ADDRESS: &str = "the id has no local address";

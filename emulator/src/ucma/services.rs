@@ -3,7 +3,7 @@
 use super::address::{Address, Family};
 use super::ports::HostLocks;
 use crate::fabric::registry::{Registry, Scope, Service};
-use crate::nic::spec::{Errno, Result};
+use crate::spec::{Errno, Result};
 use std::ops::Range;
 use std::sync::Arc;
 

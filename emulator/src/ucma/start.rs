@@ -13,7 +13,7 @@ use super::state::{Parts, State};
 use crate::config::Mode;
 use crate::emulator::Emulator;
 use crate::fabric::registry::Registry;
-use crate::uverbs::warn;
+use crate::log::warn;
 
 impl Ucma {
     /// Starts rdma_cm on the emulator of this process.

@@ -14,9 +14,8 @@ use super::ports::{Ports, Space};
 use super::services::{Directory, service};
 use crate::cm::{CommId, Manager, Timers};
 use crate::fabric::registry::Service;
-use crate::nic::PortSet;
-use crate::nic::spec::{PortAddress, Result};
 use crate::refusal::{OrRefuse, refuse_if};
+use crate::spec::{PortAddress, PortSet, Result};
 
 /// Why a command that needs a device is refused.
 pub(super) const NO_DEVICE: &str =

@@ -5,7 +5,9 @@
 //! `ib_user_ioctl_verbs.h`, `ib_user_verbs.h`, `mlx5-abi.h` and
 //! `mlx5_user_ioctl_cmds.h`. The doc of each structure names the C structure.
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, IntoBytes, KnownLayout};
+
+use crate::abi::{AhAttr, abi};
 
 /// `RDMA_VERBS_IOCTL`: `_IOWR(0x1b, 1, struct ib_uverbs_ioctl_hdr)`.
 pub const RDMA_VERBS_IOCTL: libc::c_ulong = 0xc018_1b01;
@@ -111,18 +113,7 @@ pub mod write_command {
     pub const EX_MODIFY_CQ: u32 = super::WRITE_EXTENDED | 57;
 }
 
-macro_rules! wire {
-    ($($(#[$doc:meta])* struct $name:ident = $size:literal { $($field:ident: $ty:ty,)* })*) => {$(
-        $(#[$doc])*
-        #[allow(missing_docs)]
-        #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
-        #[repr(C)]
-        pub struct $name { $(pub $field: $ty,)* }
-        const _: () = assert!(size_of::<$name>() == $size);
-    )*};
-}
-
-wire! {
+abi! {
     /// `struct ib_uverbs_ioctl_hdr` without its attributes.
     struct IoctlHeader = 24 {
         length: u16, object_id: u16, method_id: u16, num_attrs: u16,
@@ -282,11 +273,6 @@ wire! {
         sq_draining: u8, max_rd_atomic: u8, max_dest_rd_atomic: u8, min_rnr_timer: u8,
         port_num: u8, timeout: u8, retry_cnt: u8, rnr_retry: u8,
         alt_port_num: u8, alt_timeout: u8, sq_sig_all: u8, reserved: [u8; 5],
-    }
-    /// `struct ib_uverbs_ah_attr`.
-    struct AhAttr = 32 {
-        dgid: [u8; 16], flow_label: u32, sgid_index: u8, hop_limit: u8, traffic_class: u8, reserved0: u8,
-        dlid: u16, sl: u8, src_path_bits: u8, static_rate: u8, is_global: u8, port_num: u8, reserved1: u8,
     }
     /// `struct ib_uverbs_create_ah`.
     struct CreateAh = 56 { response: u64, user_handle: u64, pd_handle: u32, reserved: u32, attr: AhAttr, }

@@ -9,10 +9,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::abi::{
     ATTR_F_MANDATORY, ATTR_F_VALID_OUTPUT, Attribute, IoctlHeader, UHW_IN, UHW_OUT, request,
 };
-use super::log;
-use super::user;
-use crate::nic::spec::Result;
+use crate::log;
 use crate::refusal::{OrRefuse, refuse, refuse_if};
+use crate::spec::Result;
+use crate::user;
 
 /// The type of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::events::Events;
 use crate::fabric::name::DeviceIdentity;
-use crate::nic::spec::{
+use crate::spec::{
     ContextId, CqBuffer, CqSpec, Cqn, MrKeys, MrSpec, MwKeys, MwSpec, PdId, PortAddress, QpAttr,
     QpSpec, Qpn, Result, SrqSpec, Srqn, UarPage, WallClock,
 };

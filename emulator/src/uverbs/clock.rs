@@ -16,8 +16,8 @@ use zerocopy::IntoBytes;
 use super::abi::Mlx5ClockInfo;
 use super::context::PAGE_SIZE;
 use super::pages::MAX_PAGES;
-use crate::nic::spec::{CLOCK_KHZ, Result, WallClock};
 use crate::refusal::refuse_if;
+use crate::spec::{CLOCK_KHZ, Result, WallClock};
 
 /// `MLX5_IB_MMAP_CLOCK_INFO` in a mapping's offset, in pages; the low byte is the
 /// version of the page.

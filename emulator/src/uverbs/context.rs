@@ -12,17 +12,17 @@ use super::backend::Backend;
 use super::clock;
 use super::events::Events;
 use super::handles::Handles;
-use super::log;
 use super::pages::Pages;
 use super::registers::Registers;
-use crate::config::{Config, DataInOrder, Face, Link};
-use crate::fabric::gid::Gid;
+use crate::config::{Config, DataInOrder, Face};
 use crate::fabric::name::PortNames;
 use crate::hidden::HiddenFile;
 use crate::limits::Limits;
+use crate::log;
 use crate::nasty::Modes;
-use crate::nic::spec::{ContextId, Result, UarPage};
 use crate::refusal::{OrRefuse, refuse_if};
+use crate::spec::gid::Gid;
+use crate::spec::{ContextId, Link, Result, UarPage};
 use crate::sync::{Mutex, MutexGuard};
 
 /// Size of a doorbell page in bytes, and the unit of mmap offsets.

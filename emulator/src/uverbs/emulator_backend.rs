@@ -7,7 +7,7 @@ use super::backend::Backend;
 use super::events::Events;
 use crate::emulator::Emulator;
 use crate::fabric::name::DeviceIdentity;
-use crate::nic::spec::{
+use crate::spec::{
     ContextId, CqBuffer, CqSpec, Cqn, Errno, MrKeys, MrSpec, MwKeys, MwSpec, PdId, PortAddress,
     QpAttr, QpSpec, Qpn, Result, SrqSpec, Srqn, UarPage, WallClock,
 };

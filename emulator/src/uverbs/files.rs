@@ -14,9 +14,9 @@ use super::context::DeviceFile;
 use super::events::Events;
 use crate::fork::PerProcess;
 use crate::hidden::HiddenFile;
-use crate::nic::spec::{ChannelId, Result};
-use crate::preload::real;
+use crate::real;
 use crate::refusal::{OrRefuse, refuse};
+use crate::spec::{ChannelId, Result};
 use crate::sync::{Mutex, MutexGuard};
 use crate::ucma::CmFile;
 

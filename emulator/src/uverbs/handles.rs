@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use libc::{EBUSY, EINVAL, ENOENT, ENOMEM};
 
-use crate::nic::spec::{Access, ChannelId, Cqn, PdId, Qpn, Result, Srqn};
 use crate::refusal::{OrRefuse, refuse};
+use crate::spec::{Access, ChannelId, Cqn, PdId, Qpn, Result, Srqn};
 
 /// A protection domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -265,7 +265,7 @@ impl Handles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nic::spec::Errno;
+    use crate::spec::Errno;
 
     #[test]
     fn the_lowest_free_handle_is_reused_first() {

@@ -30,10 +30,9 @@ mod events;
 mod files;
 mod handles;
 mod ioctl;
-pub(crate) mod log;
+mod names;
 mod pages;
 mod registers;
-pub(crate) mod user;
 mod write;
 mod write_commands;
 mod write_table;
@@ -42,31 +41,8 @@ mod write_table;
 mod tests;
 
 pub use backend::Backend;
-pub(crate) use commands::device_capabilities;
 pub use context::{DeviceConfig, DeviceFile, Mapped, PAGE_SIZE};
 pub use emulator_backend::EmulatorBackend;
 pub use events::Events;
 pub(crate) use files::Entry;
 pub use files::{Files, files};
-
-use std::collections::BTreeSet;
-
-use crate::fork::PerProcess;
-use crate::preload::real;
-use crate::sync::Mutex;
-
-/// Prints a message on standard error, once per process and subject.
-pub fn warn(subject: &'static str, message: &str) {
-    static SHOWN: PerProcess<Mutex<BTreeSet<&'static str>>> = PerProcess::new();
-    let first = SHOWN.get().lock().insert(subject);
-    if first {
-        show(&format!("mlx5-emu: {message}\n"));
-    }
-}
-
-/// Writes a text to standard error, at once, so that lines of processes do not mix. Takes
-/// no lock, which another thread may have held when this process was forked.
-fn show(text: &str) {
-    // SAFETY: the bytes of the text. Standard error may be closed, or the disk full.
-    unsafe { real::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
-}

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use libc::{EINVAL, ENOMEM};
 
 use super::clock;
-use crate::nic::spec::Result;
 use crate::refusal::{OrRefuse, refuse};
+use crate::spec::Result;
 
 /// Maximum number of doorbell pages of one context. A CQ names its page in 16 bits.
 pub(super) const MAX_PAGES: u32 = 16_384;

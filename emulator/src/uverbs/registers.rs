@@ -13,8 +13,8 @@ use libc::{EINVAL, ENOMEM};
 
 use super::pages::Pages;
 use crate::limits::{BF_OFFSET, BF_REG_SIZE};
-use crate::nic::spec::Result;
 use crate::refusal::{refuse, refuse_if};
+use crate::spec::Result;
 
 /// Number of registers used per page; `MLX5_NON_FP_BFREGS_PER_UAR`.
 const PER_PAGE: u32 = 2;
@@ -168,7 +168,7 @@ impl Registers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nic::spec::Errno;
+    use crate::spec::Errno;
 
     fn registers(total: u32, low_latency: u32) -> (Registers, Pages) {
         let mut pages = Pages::default();

@@ -11,12 +11,13 @@ use libc::{EFAULT, EINVAL, ENOSPC, EOPNOTSUPP};
 
 use super::abi::{ExWriteHeader, WRITE_COMMAND_MASK, WRITE_EXTENDED, WriteHeader, request};
 use super::context::DeviceFile;
-use super::log;
-use super::user;
+use super::names;
 use super::write_commands::{Buffer, WriteCommand, absent};
 use super::write_table::{CommandSpec, has_driver_part};
-use crate::nic::spec::Result;
+use crate::log;
 use crate::refusal::{OrRefuse, refuse, refuse_if};
+use crate::spec::Result;
+use crate::user;
 
 /// The number of commands in each table of the kernel: one more than `OPEN_QP` and
 /// `EX_MODIFY_CQ`.
@@ -43,7 +44,7 @@ impl DeviceFile {
         refuse_if(count < size_of::<WriteHeader>(), EINVAL, LENGTHS)?;
         self.check_alive()?;
         let header: WriteHeader = request(&user::copy_in(address, size_of::<WriteHeader>())?);
-        log::name(|| log::write_name(header.command));
+        log::name(|| names::write_name(header.command));
         let entry = known(header.command)?;
         let command = match entry {
             Some(entry) if header.command & WRITE_EXTENDED != 0 => {

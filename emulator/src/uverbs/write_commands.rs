@@ -20,11 +20,12 @@ use super::commands::{
 };
 use super::context::DeviceFile;
 use super::ioctl::close;
-use super::log;
-use super::user;
+use super::names;
 use super::write_table::CommandSpec;
-use crate::nic::spec::{Errno, Result};
+use crate::log;
 use crate::refusal::{self, refuse, refuse_if};
+use crate::spec::{Errno, Result};
+use crate::user;
 
 /// A buffer of the application for a reply.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +73,7 @@ impl WriteCommand {
     /// `ENOSPC` for a request or a reply buffer that is too short, and the command's
     /// own errors.
     pub(super) fn run(&self, file: &Arc<DeviceFile>) -> Result<()> {
-        log::name(|| log::write_name(self.number));
+        log::name(|| names::write_name(self.number));
         let command = CommandSpec::find(self.number);
         let command = command.ok_or_else(|| absent(self.number))?;
         let is_probe = self.number == abi::write_command::QUERY_DEVICE && self.core.is_empty();

@@ -20,7 +20,7 @@ use super::write_commands::{
     WriteCommand, alloc_mw, alloc_pd, create_ah, create_cq, create_qp, create_srq, ex_create_cq,
     ex_create_qp, ex_modify_qp, ex_query_device, get_context, reg_mr,
 };
-use crate::nic::spec::Result;
+use crate::spec::Result;
 
 /// A command: the minimum sizes of request and reply, and its function.
 pub(super) struct CommandSpec {
@@ -165,13 +165,13 @@ const COMMANDS: &[CommandSpec] = &[
 
 #[cfg(test)]
 mod tests {
+    use super::super::names;
     use super::*;
-    use crate::uverbs::log;
 
     #[test]
     fn every_command_has_a_name_and_shows_its_request() {
         for command in COMMANDS {
-            let name = log::write_name(command.number);
+            let name = names::write_name(command.number);
             assert!(!name.contains("command"), "{name}");
             let shown = (command.describe)(&vec![0; command.request]);
             assert_eq!(shown.is_empty(), name == "EX_QUERY_DEVICE", "{name}");

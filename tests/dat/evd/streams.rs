@@ -4,7 +4,7 @@ use std::process::Command;
 
 use dat::abi::*;
 
-use mlx5emu::nic::spec::{Cqn, Qpn, Srqn};
+use mlx5emu::spec::{Cqn, Qpn, Srqn};
 
 use super::{LONG, joined, waits};
 use crate::cno::{Cno, SECOND};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use dat::abi::*;
 use dat::exports::*;
 use mlx5emu::faults::FaultSpec;
-use mlx5emu::nic::spec::Qpn;
+use mlx5emu::spec::Qpn;
 
 use crate::support::{
     Dto, End, Fixture, Memory, Pair, Shape, both_broken, both_broken_by_a_refusal, both_failed,

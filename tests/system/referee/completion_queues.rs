@@ -12,7 +12,7 @@ use dv_sys::inline::{
 };
 use dv_sys::mlx5dv::{mlx5dv_get_clock_info, mlx5dv_ts_to_ns};
 use dv_sys::verbs::*;
-use mlx5emu::nic::spec::Qpn;
+use mlx5emu::spec::Qpn;
 use proptest::prelude::*;
 
 use crate::support::device;

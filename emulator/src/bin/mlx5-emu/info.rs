@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use mlx5emu::config::{MAX_DEVICES, MAX_PORTS};
 use mlx5emu::limits::{self, PROFILES, Profile};
+use mlx5emu::limits::{MAX_DEVICES, MAX_PORTS};
 
 use super::{Failure, print};
 

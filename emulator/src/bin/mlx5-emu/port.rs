@@ -3,10 +3,11 @@
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use mlx5emu::config::{Config, MAX_DEVICES, MAX_PORTS};
+use mlx5emu::config::Config;
 use mlx5emu::fabric::name::FabricName;
 use mlx5emu::fabric::ports::{SwitchError, switch};
-use mlx5emu::nic::spec::PortAddress;
+use mlx5emu::limits::{MAX_DEVICES, MAX_PORTS};
+use mlx5emu::spec::PortAddress;
 use mlx5emu::sysfs::show_port;
 
 use super::{Failure, print};

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::{Args, ValueEnum};
-use mlx5emu::config::{Config, MAX_DEVICES, MAX_PORTS, MAX_RESOLVE_TIME_MS};
+use mlx5emu::config::{Config, MAX_RESOLVE_TIME_MS};
 use mlx5emu::fabric::attachment::Attachment;
 use mlx5emu::fabric::name::FabricName;
 use mlx5emu::faults::FaultSpec;
 use mlx5emu::limits::Limits;
+use mlx5emu::limits::{MAX_DEVICES, MAX_PORTS};
 use mlx5emu::nasty::Nasty;
 use mlx5emu::sysfs::Sysfs;
 

@@ -7,7 +7,7 @@ mod garbage;
 use super::manager::WrongState;
 use super::message::{Body, Message, timeout};
 use super::*;
-use crate::nic::Nanos;
+use crate::spec::Nanos;
 
 /// The process of the active side.
 const ACTIVE: u8 = 1;

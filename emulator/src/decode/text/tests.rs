@@ -261,14 +261,14 @@ fn no_bytes_cause_a_panic() {
 
 #[test]
 fn a_trace_has_a_title_per_event() {
-    use crate::nic::Trace;
-    let mut out = Vec::new();
-    let mut trace = TraceWriter::new(&mut out);
+    let (mut out, writer) = std::io::pipe().expect("a pipe");
+    let mut trace = TraceWriter::new(Box::new(writer));
     trace.send_wqe(0x41, 5, false, &hex("0000050a 00004101 00000008 00000000"));
     trace.receive_wqe(0x41, 7, true, &hex("00000009 00000000 00000000 00000000"));
     trace.note("link down");
     trace.cqe(3, 1, &[0x70; 64]);
-    let text = String::from_utf8(out).expect("text");
+    drop(trace);
+    let text = std::io::read_to_string(&mut out).expect("text");
     let titles: Vec<_> = text.lines().filter(|line| !line.starts_with(' ')).collect();
     assert_eq!(
         titles,

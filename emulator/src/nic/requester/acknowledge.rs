@@ -2,15 +2,15 @@
 //! follow (IBA 9.7.5.1 and 9.9.2).
 
 use super::super::core::Core;
-use super::super::counters::Counter;
 use super::super::psn;
 use super::super::qp::Qp;
 use super::super::responder::aeth;
 use super::super::scatter_gather::SgeError;
-use super::super::spec::QpState;
 use super::{MAX_INLINE_RESPONSE, MAX_INLINE_RESPONSE_32, Request};
 use crate::decode::cqe::{Cqe, CqeOpcode, Failed, Success, Syndrome};
+use crate::fabric::counters::Counter;
 use crate::fabric::packet::{Header, Operation};
+use crate::spec::QpState;
 
 impl Qp {
     /// Handles a response from the responder.

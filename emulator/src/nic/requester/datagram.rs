@@ -8,10 +8,10 @@
 use super::super::core::Core;
 use super::super::grh;
 use super::super::qp::Qp;
-use super::super::spec::{Path, PortAddress, Qpn};
 use crate::decode::address::AddressVector;
 use crate::decode::cqe::Syndrome;
 use crate::fabric::packet::{Header, PacketFlags};
+use crate::spec::{Path, PortAddress, Qpn};
 
 /// A posted queue key with this bit selects the QP's own queue key (IBA 10.2.5).
 const OWN_QKEY: u32 = 1 << 31;

@@ -1,15 +1,14 @@
 //! Fetching send WQEs from the ring.
 
 use super::super::core::Core;
-use super::super::memory;
-use super::super::psn;
 use super::super::qp::Qp;
 use super::super::scatter_gather::{self, Sge};
-use super::super::spec::{Access, Service};
+use super::super::{memory, psn};
 use super::Request;
 use crate::decode::cqe::Syndrome;
 use crate::decode::wqe::{self, Body, Control, Data, Fence, Opcode, SEGMENT, WQEBB};
 use crate::limits::MAX_MSG;
+use crate::spec::{Access, Service};
 
 /// Size of the operand of an atomic in bytes.
 const ATOMIC: u32 = 8;

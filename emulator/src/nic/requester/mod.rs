@@ -16,10 +16,10 @@ pub(super) use transmit::Turn;
 
 use super::psn;
 use super::scatter_gather::Sge;
-use super::spec::QpAttr;
 use crate::decode::cqe::Syndrome;
 use crate::decode::umr::Umr;
 use crate::decode::wqe::{Atomic, Fence, Opcode, RemoteAddress};
+use crate::spec::QpAttr;
 use datagram::Datagram;
 use std::collections::VecDeque;
 

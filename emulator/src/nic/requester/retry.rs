@@ -7,12 +7,11 @@
 //! retries as on a wire.
 
 use super::super::core::Core;
-use super::super::counters::Counter;
-use super::super::options::Nanos;
 use super::super::qp::Qp;
-use super::super::spec::{QpState, Qpn};
 use crate::decode::cqe::Syndrome;
+use crate::fabric::counters::Counter;
 use crate::fabric::packet::Transmit;
+use crate::spec::{Nanos, QpState, Qpn};
 
 /// The value of `rnr_retry` for an unlimited number of retries.
 const UNLIMITED: u8 = 7;

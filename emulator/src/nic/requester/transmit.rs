@@ -5,11 +5,11 @@ use super::super::core::Core;
 use super::super::late::LateKey;
 use super::super::psn;
 use super::super::qp::Qp;
-use super::super::spec::{QpState, Qpn};
 use super::Request;
 use crate::decode::cqe::Syndrome;
 use crate::decode::wqe::{Fence, Opcode};
 use crate::fabric::packet::{Header, Operation, Packet, PacketFlags, Transmit};
+use crate::spec::{PortAddress, QpState, Qpn};
 
 /// Maximum number of unacknowledged PSNs for which a new packet is sent. A single
 /// read may exceed it.
@@ -263,7 +263,7 @@ impl Qp {
     fn request_header(
         &self,
         request: &Request,
-        peer: super::super::spec::PortAddress,
+        peer: PortAddress,
         number: u32,
         is_last: bool,
     ) -> Header {
@@ -315,7 +315,7 @@ impl Qp {
     /// empty.
     pub(in crate::nic) fn header(
         &self,
-        peer: super::super::spec::PortAddress,
+        peer: PortAddress,
         operation: Operation,
         psn: u32,
     ) -> Header {

@@ -4,11 +4,11 @@
 use super::super::core::Core;
 use super::super::memory;
 use super::super::qp::Qp;
-use super::super::spec::Access;
 use super::execute::{INACCESSIBLE, NOT_PERMITTED, NakReason, TOO_MANY};
 use super::response::Response;
 use crate::fabric::packet::Header;
 use crate::limits::MAX_RD_ATOMIC;
+use crate::spec::Access;
 
 /// Size of the operand of an atomic in bytes.
 const WIDTH: u64 = 8;

@@ -4,9 +4,9 @@
 //! Decision: `docs/decisions/048-unreliable-transports-drop.md`
 
 use super::super::core::Core;
-use super::super::counters::Counter;
 use super::super::grh;
 use super::super::qp::Qp;
+use crate::fabric::counters::Counter;
 use crate::fabric::packet::{Header, Operation, PacketFlags};
 
 impl Qp {

@@ -1,16 +1,16 @@
 //! Executing in-order request packets.
 
 use super::super::core::Core;
-use super::super::counters::Counter;
 use super::super::mr::MkeyError;
 use super::super::psn;
 use super::super::qp::Qp;
 use super::super::scatter_gather::SgeError;
-use super::super::spec::{Access, AsyncEvent};
 use super::{Target, aeth};
 use crate::decode::cqe::Syndrome;
+use crate::fabric::counters::Counter;
 use crate::fabric::packet::{Header, Operation, PacketFlags};
 use crate::limits::MAX_MSG;
+use crate::spec::{Access, AsyncEvent};
 
 pub(super) const NOT_PERMITTED: &str =
     "the queue pair's access flags, or max_dest_rd_atomic 0, do not permit it";

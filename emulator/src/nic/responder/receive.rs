@@ -1,13 +1,13 @@
 //! Received packets: checking the sender and the PSN.
 
 use super::super::core::Core;
-use super::super::counters::Counter;
 use super::super::psn;
 use super::super::qp::Qp;
-use super::super::spec::{AsyncEvent, QpState, Service, network};
 use super::aeth;
 use super::response::{Read, Response};
+use crate::fabric::counters::Counter;
 use crate::fabric::packet::{Header, Operation, PacketFlags};
+use crate::spec::{AsyncEvent, QpState, Service, network};
 
 /// Maximum number of replayed reads, beyond max_dest_rd_atomic.
 const MAX_REPLAYED_READS: usize = 16;

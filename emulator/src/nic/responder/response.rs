@@ -1,15 +1,14 @@
 //! Sending responses: acks, NAKs, responses to reads and atomics.
 
 use super::super::core::Core;
-use super::super::counters::Counter;
-use super::super::memory;
-use super::super::psn;
 use super::super::qp::Qp;
 use super::super::requester::Turn;
-use super::super::spec::{Access, AsyncEvent, Qpn};
+use super::super::{memory, psn};
 use super::aeth;
 use super::execute::INACCESSIBLE;
+use crate::fabric::counters::Counter;
 use crate::fabric::packet::{Header, Operation, Packet, PacketFlags, Transmit};
+use crate::spec::{Access, AsyncEvent, Qpn};
 
 /// A response to the requester that is not sent yet.
 #[derive(Clone, Copy, Debug)]

@@ -4,11 +4,11 @@
 //! Decision: `docs/decisions/048-unreliable-transports-drop.md`
 
 use super::super::core::Core;
-use super::super::counters::Counter;
 use super::super::qp::Qp;
 use super::super::scatter_gather::SgeError;
 use super::execute::NakReason;
 use crate::decode::cqe::Syndrome;
+use crate::fabric::counters::Counter;
 use crate::fabric::packet::{Header, Operation, PacketFlags};
 
 impl Qp {

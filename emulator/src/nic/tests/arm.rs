@@ -2,7 +2,7 @@
 
 use super::fixtures::*;
 use crate::nic::NicOptions;
-use crate::nic::spec::*;
+use crate::spec::*;
 
 fn nop(pair: &mut Pair) {
     pair.a.post(NOP, SIGNALLED, &[]);

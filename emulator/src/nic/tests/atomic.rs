@@ -2,7 +2,7 @@
 
 use super::fixtures::*;
 use crate::fabric::packet::Operation;
-use crate::nic::spec::*;
+use crate::spec::*;
 use proptest::prelude::*;
 
 const COMPARE_SWAP: u8 = 0x11;

@@ -1,7 +1,7 @@
 //! Completion queues: ring, overrun, CQE sizes and versions.
 
 use super::fixtures::*;
-use crate::nic::spec::*;
+use crate::spec::*;
 
 #[test]
 fn the_owner_bit_toggles_with_every_lap_of_the_ring() {

@@ -1,7 +1,7 @@
 //! The operations of a reliable connection without errors.
 
 use super::fixtures::*;
-use crate::nic::spec::*;
+use crate::spec::*;
 
 #[test]
 fn a_send_of_many_packets_arrives_complete_and_generates_cqes_on_both_sides() {

@@ -2,7 +2,7 @@
 
 use super::fixtures::*;
 use crate::nic::resources::{Field, Kind};
-use crate::nic::spec::*;
+use crate::spec::*;
 
 const BUSY: Errno = Errno(libc::EBUSY);
 const INVALID: Errno = Errno(libc::EINVAL);

@@ -1,10 +1,10 @@
 //! The counters of a port: every one that can move is moved by its event, and no other.
 
 use super::fixtures::*;
-use crate::config::Link;
 use crate::fabric::packet::{Operation, Packet};
 use crate::nic::counters::{Name, PORT, hardware, value};
-use crate::nic::spec::*;
+use crate::spec::Link;
+use crate::spec::*;
 
 const FETCH_ADD: u8 = 0x12;
 const AT: PortAddress = PortAddress { device: 0, port: 1 };

@@ -2,9 +2,9 @@
 
 use super::fixtures::*;
 use super::receive::TestSrq;
-use crate::fabric::gid::{Gid, GidType};
 use crate::nic::NicOptions;
-use crate::nic::spec::*;
+use crate::spec::gid::{Gid, GidType};
+use crate::spec::*;
 
 const LOCAL_LENGTH: u8 = 0x01;
 const LOCAL_QP_OPERATION: u8 = 0x02;

@@ -2,7 +2,7 @@
 
 use super::fixtures::*;
 use crate::nic::NicOptions;
-use crate::nic::spec::*;
+use crate::spec::*;
 
 /// A NIC with one QP that is connected to itself.
 struct Loopback {

@@ -2,7 +2,7 @@
 //! requests.
 
 use super::fixtures::*;
-use crate::nic::spec::*;
+use crate::spec::*;
 
 const LOCAL_LENGTH: u8 = 0x01;
 const LOCAL_QP_OPERATION: u8 = 0x02;
@@ -200,13 +200,13 @@ fn a_reregistered_region_has_its_new_range_and_permissions_under_the_same_key() 
         pd: other_pd,
         ..spec
     };
-    let invalid = Err(crate::nic::spec::Errno(libc::EINVAL));
+    let invalid = Err(crate::spec::Errno(libc::EINVAL));
     assert_eq!(host.nic.rereg_mr(keys.handle + 77, &moved, true), invalid);
     let unmapped = MrSpec {
         start: 0x1000,
         ..moved
     };
-    let fault = Err(crate::nic::spec::Errno(libc::EFAULT));
+    let fault = Err(crate::spec::Errno(libc::EFAULT));
     assert_eq!(host.nic.rereg_mr(keys.handle, &unmapped, true), fault);
 
     // After a refused command the region is unchanged.
@@ -220,7 +220,7 @@ fn a_reregistered_region_has_its_new_range_and_permissions_under_the_same_key() 
 
     let host = &mut pair.b.host;
     host.nic.rereg_mr(keys.handle, &moved, true).unwrap();
-    let busy = Err(crate::nic::spec::Errno(libc::EBUSY));
+    let busy = Err(crate::spec::Errno(libc::EBUSY));
     assert_eq!(
         host.nic.dealloc_pd(other_pd),
         busy,

@@ -2,7 +2,7 @@
 //! fixtures require a sentence for every event of a failure, in all tests.
 
 use super::fixtures::*;
-use crate::nic::spec::*;
+use crate::spec::*;
 
 /// Checks that the explanations of a host are these, one for each list of words.
 fn assert_explained(host: &Host, expected: &[&[&str]]) {

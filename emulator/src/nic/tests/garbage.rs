@@ -4,7 +4,7 @@
 
 use super::fixtures::*;
 use crate::nic::NicOptions;
-use crate::nic::spec::*;
+use crate::spec::*;
 use proptest::prelude::*;
 
 /// A random WQE.

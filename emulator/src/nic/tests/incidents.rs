@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use super::fixtures::*;
 use crate::decode::cqe::Syndrome;
 use crate::nic::qp_modify::mask;
-use crate::nic::spec::*;
 use crate::nic::{CompletionOutcome, FaultInjector};
+use crate::spec::*;
 
 const FLUSHED: u8 = 0x05;
 const NO_SYNDROME: u8 = 0xee;

@@ -4,7 +4,7 @@
 use super::fixtures::*;
 use crate::limits::Limits;
 use crate::nic::NicOptions;
-use crate::nic::spec::*;
+use crate::spec::*;
 
 const LOCAL_QP_OPERATION: u8 = 0x02;
 

@@ -4,7 +4,7 @@
 use super::fixtures::*;
 use crate::fabric::packet::Operation;
 use crate::nic::NicOptions;
-use crate::nic::spec::*;
+use crate::spec::*;
 use proptest::prelude::*;
 
 const RETRY_EXCEEDED: u8 = 0x15;

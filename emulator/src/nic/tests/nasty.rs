@@ -3,7 +3,7 @@
 use super::fixtures::*;
 use super::receive::TestSrq;
 use crate::nic::NicOptions;
-use crate::nic::spec::*;
+use crate::spec::*;
 
 fn host(slot: u8, nasty: &str) -> Host {
     Host::with_options(NicOptions {

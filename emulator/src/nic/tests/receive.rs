@@ -2,7 +2,7 @@
 
 use super::fixtures::*;
 use crate::nic::NicOptions;
-use crate::nic::spec::*;
+use crate::spec::*;
 
 /// An SRQ whose WQEs the test writes as libmlx5 does.
 pub(super) struct TestSrq {

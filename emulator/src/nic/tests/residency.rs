@@ -3,8 +3,8 @@
 
 use super::fixtures::*;
 use crate::nic::NicOptions;
-use crate::nic::spec::*;
 use crate::residency::pins;
+use crate::spec::*;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 

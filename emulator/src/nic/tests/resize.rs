@@ -1,7 +1,7 @@
 //! CQs that are resized, and CQs that ignore overruns.
 
 use super::fixtures::*;
-use crate::nic::spec::*;
+use crate::spec::*;
 use proptest::prelude::*;
 
 /// Returns a pair in which A's sends complete in a CQ with this number and size of CQEs.

@@ -1,9 +1,9 @@
 //! RoCE v1 and v2: the types of the GIDs at both ends of a connection.
 
 use super::fixtures::*;
-use crate::fabric::gid::{Gid, GidType};
 use crate::nic::NicOptions;
-use crate::nic::spec::*;
+use crate::spec::gid::{Gid, GidType};
+use crate::spec::*;
 
 const RETRY_EXCEEDED: u8 = 0x15;
 /// The GID index of each type on the hosts of these tests.

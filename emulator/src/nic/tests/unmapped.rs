@@ -2,7 +2,7 @@
 //! report this, so the queue fails with an asynchronous event.
 
 use super::fixtures::*;
-use crate::nic::spec::*;
+use crate::spec::*;
 
 const ERR: u8 = 6;
 const PAGE: usize = 4096;

@@ -3,7 +3,7 @@
 use super::fixtures::*;
 use super::receive::TestSrq;
 use crate::fabric::packet::{Operation, PacketFlags};
-use crate::nic::spec::*;
+use crate::spec::*;
 use proptest::prelude::*;
 
 const LOCAL_LENGTH: u8 = 0x01;

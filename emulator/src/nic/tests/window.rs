@@ -1,7 +1,7 @@
 //! Memory windows: binds, invalidations, and the accesses that they permit.
 
 use super::fixtures::*;
-use crate::nic::spec::*;
+use crate::spec::*;
 
 const SEND_INVALIDATE: u8 = 0x01;
 const FETCH_ADD: u8 = 0x12;

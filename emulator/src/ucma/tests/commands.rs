@@ -62,7 +62,7 @@ fn addresses_are_those_of_the_host() {
     }
     // Every port of every device has an address of its own.
     let second = crate::fabric::name::DeviceIdentity::derive(&Config::default().fabric, 1);
-    let ip = crate::fabric::gid::ipv4_of_gid(&second.port(1).ip_gid).unwrap();
+    let ip = crate::spec::gid::ipv4_of_gid(&second.port(1).ip_gid).unwrap();
     let (done, reply) = bind(&at(ip, 5003));
     assert_eq!(
         (done, reply.node_guid, reply.ibdev_index),
@@ -241,7 +241,7 @@ fn infiniband_addresses_need_an_infiniband_link() {
     for link in [Link::Ib, Link::Roce] {
         let world = World::new(link);
         let channel = world.open(1);
-        let port = crate::nic::spec::PortAddress { device: 1, port: 1 };
+        let port = crate::spec::PortAddress { device: 1, port: 1 };
         let config = Config {
             link,
             devices: 2,

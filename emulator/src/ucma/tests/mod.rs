@@ -25,11 +25,10 @@ use super::ports::{HostLocks, Ports};
 use super::services::Directory;
 use super::state::{Parts, State};
 use crate::cm::Agent;
-use crate::config::{Config, Link};
+use crate::config::Config;
 use crate::fabric::packet::{Packet, Transmit};
 use crate::fabric::registry::Service;
-use crate::nic::Nanos;
-use crate::nic::spec::{Errno, Qpn, Result};
+use crate::spec::{Errno, Link, Nanos, Qpn, Result};
 use crate::sync::Mutex;
 
 /// The address of the host besides its loopback addresses.

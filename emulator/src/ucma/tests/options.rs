@@ -89,7 +89,7 @@ fn a_path_that_the_application_sets_replaces_the_resolution() {
     let id = channel.create(TCP, UID).unwrap();
     channel.resolve(id, &at(HOST.octets(), 1)).unwrap();
     channel.expect(event::ADDR_RESOLVED, UID);
-    let port = crate::nic::spec::PortAddress { device: 0, port: 1 };
+    let port = crate::spec::PortAddress { device: 0, port: 1 };
     let path = Network::new(&Config::default()).path(port, port);
     let mut data = PathData {
         flags: PATH_FLAGS,

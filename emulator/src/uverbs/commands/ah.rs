@@ -3,14 +3,13 @@
 use libc::{EINVAL, ENETUNREACH, ENODATA, ETIMEDOUT};
 
 use super::Call;
-use crate::config::Link;
-use crate::fabric::gid::{
+use crate::abi::AhAttr;
+use crate::limits::GID_TABLE;
+use crate::refusal::{OrRefuse, refuse, refuse_if};
+use crate::spec::gid::{
     Gid, GidType, ipv4_of_gid, is_link_local, mac_of_link_local, mac_of_multicast,
 };
-use crate::limits::GID_TABLE;
-use crate::nic::spec::Result;
-use crate::refusal::{OrRefuse, refuse, refuse_if};
-use crate::uverbs::abi::AhAttr;
+use crate::spec::{Link, Result};
 use crate::uverbs::handles::{Ah, Pd};
 
 impl Call<'_> {

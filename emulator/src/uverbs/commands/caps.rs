@@ -5,8 +5,8 @@ use libc::EINVAL;
 
 use super::QpRequest;
 use crate::limits::Limits;
-use crate::nic::spec::Result;
 use crate::refusal::refuse_if;
+use crate::spec::Result;
 use crate::uverbs::abi::QpCap;
 
 /// Sizes in bytes of a data segment, and of the unit of a send queue.

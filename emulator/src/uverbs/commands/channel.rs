@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use super::Call;
-use crate::nic::spec::{ChannelId, Result};
+use crate::spec::{ChannelId, Result};
 use crate::uverbs::files::files;
 
 impl Call<'_> {

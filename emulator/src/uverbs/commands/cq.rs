@@ -5,13 +5,13 @@ use libc::{EINVAL, EOPNOTSUPP};
 use super::device::COMPLETION_VECTORS;
 use super::{Call, check_aligned, event_file};
 use crate::limits;
-use crate::nic::spec::{AsyncObject, CqBuffer, CqSpec, Result, UarPage};
 use crate::refusal::{OrRefuse, refuse_if};
+use crate::spec::{AsyncObject, CqBuffer, CqSpec, Result, UarPage};
+use crate::user;
 use crate::uverbs::abi::{
     DestroyCqResp, ExModifyCq, Mlx5CreateCq, Mlx5ResizeCq, ResizeCq, request as read,
 };
 use crate::uverbs::handles::Cq;
-use crate::uverbs::user;
 
 /// `MLX5_IB_CREATE_CQ_FLAGS_*`.
 const FLAG_PAD_128B: u16 = 1;

@@ -3,11 +3,11 @@
 use libc::{EINVAL, ENODATA, EOPNOTSUPP};
 
 use super::Call;
-use crate::config::{Face, Link};
-use crate::fabric::gid::Gid;
-use crate::limits::{self, Limits};
-use crate::nic::spec::{CLOCK_KHZ, PortAddress, Result};
+use crate::config::Face;
+use crate::limits;
 use crate::refusal::{OrRefuse, refuse_if};
+use crate::spec::gid::Gid;
+use crate::spec::{CLOCK_KHZ, Link, PortAddress, Result};
 use crate::sysfs::interface_index;
 use crate::uverbs::abi::{
     ExQueryDeviceResp, GidEntry, Mlx5AllocUcontextReq, Mlx5AllocUcontextResp, Mlx5QueryDeviceResp,
@@ -25,12 +25,6 @@ pub(in crate::uverbs) const CORE_SUPPORT: u64 = 1;
 const LIB_CAP_DYN_UAR: u64 = 1 << 1;
 /// `MLX5_IB_ALLOC_UCTX_DEVX`.
 const UCTX_DEVX: u32 = 1;
-/// `enum ib_uverbs_device_cap_flags`: port events, a system image GUID, RNR NAKs,
-/// windows of type 1 and 2B, and (memory management) SEND with invalidate and local
-/// invalidate.
-const DEVICE_CAPABILITIES: u32 = 1 << 10 | 1 << 11 | 1 << 12 | WINDOWS | 1 << 21;
-/// The capability flags for windows.
-const WINDOWS: u32 = 1 << 17 | 1 << 24;
 /// The valid bits of a timestamp, as mlx5_ib reports them.
 const TIMESTAMPS: u64 = u64::MAX >> 1;
 /// Port states {logical, physical}: `IB_PORT_ACTIVE` and `LinkUp`.
@@ -137,7 +131,7 @@ impl Call<'_> {
     }
 
     fn capabilities(&self) -> u32 {
-        device_capabilities(self.file.limits())
+        self.file.limits().capabilities()
     }
 
     /// Returns the attributes of the device.
@@ -312,14 +306,5 @@ impl Call<'_> {
             .into_iter()
             .find(|it| u64::from(it.gid_index) == index);
         found.or_refuse(ENODATA, "the entry of the GID table is empty")
-    }
-}
-
-/// Returns the capability flags of a device with these limits.
-pub(crate) fn device_capabilities(limits: &Limits) -> u32 {
-    if limits.has_windows() {
-        DEVICE_CAPABILITIES
-    } else {
-        DEVICE_CAPABILITIES & !WINDOWS
     }
 }

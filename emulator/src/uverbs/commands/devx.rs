@@ -11,8 +11,8 @@ use libc::{EINVAL, EOPNOTSUPP};
 
 use super::Call;
 use crate::config::DataInOrder;
-use crate::nic::spec::Result;
 use crate::refusal::{OrRefuse, refuse_if};
+use crate::spec::Result;
 use crate::uverbs::handles::Qp;
 
 /// `MLX5_CMD_OP_QUERY_HCA_CAP`.

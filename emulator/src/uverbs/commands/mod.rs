@@ -17,7 +17,6 @@ mod srq;
 mod uar;
 
 pub(super) use cq::{CQ_FLAGS, CqRequest};
-pub(crate) use device::device_capabilities;
 pub(super) use device::{COMPLETION_VECTORS, CORE_SUPPORT};
 pub(super) use qp::{QP_CREATE_FLAGS, QP_CREATE_SQ_SIG_ALL, QpRequest};
 pub(super) use srq::SrqRequest;
@@ -29,8 +28,8 @@ use libc::EINVAL;
 use super::backend::Backend;
 use super::context::{DeviceFile, State};
 use super::files::files;
-use crate::nic::spec::{ChannelId, ContextId, Result};
 use crate::refusal::{OrRefuse, refuse_if};
+use crate::spec::{ChannelId, ContextId, Result};
 use crate::sync::MutexGuard;
 
 /// A command that is executed on an open device, under the device's lock.

@@ -3,8 +3,8 @@
 use libc::{EINVAL, EOPNOTSUPP};
 
 use super::Call;
-use crate::nic::spec::{Access, MrSpec, Result};
 use crate::refusal::{OrRefuse, refuse, refuse_if};
+use crate::spec::{Access, MrSpec, Result};
 use crate::uverbs::abi::{RegMr, RegMrResp, ReregMr, ReregMrResp};
 use crate::uverbs::handles::{Mr, Pd};
 

@@ -3,8 +3,8 @@
 use libc::{EINVAL, EOPNOTSUPP};
 
 use super::Call;
-use crate::nic::spec::{MwSpec, Result, WindowType};
 use crate::refusal::{OrRefuse, refuse, refuse_if};
+use crate::spec::{MwSpec, Result, WindowType};
 use crate::uverbs::abi::{AllocMw, AllocMwResp, Mlx5AllocMw};
 use crate::uverbs::handles::{Mw, Pd};
 

@@ -1,7 +1,7 @@
 //! Protection domains.
 
 use super::Call;
-use crate::nic::spec::Result;
+use crate::spec::Result;
 use crate::uverbs::handles::Pd;
 
 impl Call<'_> {

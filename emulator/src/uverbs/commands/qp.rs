@@ -3,16 +3,15 @@
 use libc::{EINVAL, EOPNOTSUPP};
 
 use super::{Call, caps, check_aligned, event_file};
-use crate::config::Link;
 use crate::limits;
-use crate::nic::spec::{
-    Access, AsyncObject, Path, QpAttr, QpSpec, Register, Result, Service, UarPage,
-};
 use crate::refusal::{OrRefuse, refuse, refuse_if};
+use crate::spec::{
+    Access, AsyncObject, Link, Path, QpAttr, QpSpec, Register, Result, Service, UarPage,
+};
+use crate::user;
 use crate::uverbs::abi::{Mlx5CreateQp, Mlx5CreateQpResp, ModifyQp, QpCap, QpDest, QueryQpResp};
 use crate::uverbs::handles::{Cq, Pd, Qp, Srq};
 use crate::uverbs::registers::{RegisterLocation, Registers};
-use crate::uverbs::user;
 
 /// `MLX5_QP_FLAG_*`.
 const FLAG_SIGNATURE: u32 = 1;

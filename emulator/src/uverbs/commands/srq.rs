@@ -3,11 +3,11 @@
 use libc::{EINVAL, EOPNOTSUPP};
 
 use super::{Call, check_aligned, event_file};
-use crate::nic::spec::{AsyncObject, Result, SrqSpec};
 use crate::refusal::{OrRefuse, refuse_if};
+use crate::spec::{AsyncObject, Result, SrqSpec};
+use crate::user;
 use crate::uverbs::abi::{Mlx5CreateSrq, ModifySrq, QuerySrqResp};
 use crate::uverbs::handles::{Pd, Srq};
-use crate::uverbs::user;
 
 /// `IB_SRQ_MAX_WR` and `IB_SRQ_LIMIT`.
 const MASK_MAX_WR: u32 = 1;

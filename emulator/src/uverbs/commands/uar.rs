@@ -3,8 +3,8 @@
 use libc::EINVAL;
 
 use super::Call;
-use crate::nic::spec::{Result, UarPage};
 use crate::refusal::refuse_if;
+use crate::spec::{Result, UarPage};
 use crate::uverbs::handles::Uar;
 
 /// `MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC`, the larger of the two types; the other is 0,

@@ -22,10 +22,8 @@ use zerocopy::IntoBytes;
 
 use self::file::EventFile;
 use super::abi::AsyncEventDesc;
-use super::log;
-use crate::nic::spec::{
-    AsyncEvent, AsyncObject, ChannelId, ContextId, Cqn, Errno, EventSink, Result,
-};
+use crate::log;
+use crate::spec::{AsyncEvent, AsyncObject, ChannelId, ContextId, Cqn, Errno, EventSink, Result};
 use crate::sync::{Mutex, MutexGuard};
 
 /// All event files of the process.
@@ -227,7 +225,7 @@ impl EventSink for std::sync::Arc<Events> {
     }
 
     fn warn(&self, text: &str) {
-        log::warn(text);
+        log::report(text);
     }
 
     fn asynchronous(&self, context: ContextId, event: AsyncEvent, object: AsyncObject) {

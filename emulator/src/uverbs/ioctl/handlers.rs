@@ -7,8 +7,9 @@ use libc::{EINVAL, EOPNOTSUPP, EPROTONOSUPPORT};
 use zerocopy::IntoBytes;
 
 use super::close;
-use crate::nic::spec::Result;
+use crate::log;
 use crate::refusal::{OrRefuse, refuse_if};
+use crate::spec::Result;
 use crate::uverbs::abi::{self, GidEntry, QueryPortRespEx, UHW_IN, UHW_OUT};
 use crate::uverbs::attributes::Attributes;
 use crate::uverbs::commands::{
@@ -16,7 +17,6 @@ use crate::uverbs::commands::{
     QP_CREATE_SQ_SIG_ALL, QpRequest, SrqRequest,
 };
 use crate::uverbs::context::{DeviceFile, PAGE_SIZE};
-use crate::uverbs::log;
 use crate::uverbs::write_commands::{Buffer, WriteCommand, context_request};
 
 pub(super) fn invoke_write(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {

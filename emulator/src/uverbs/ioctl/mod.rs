@@ -12,11 +12,12 @@ use super::abi::{self, DRIVER_MLX5, IoctlHeader, RDMA_VERBS_IOCTL, request};
 use super::attributes::{Attributes, Spec, UHW};
 use super::context::DeviceFile;
 use super::files::files;
-use super::log;
-use super::user;
+use super::names;
 use crate::config::Face;
-use crate::nic::spec::Result;
+use crate::log;
 use crate::refusal::{OrRefuse, refuse_if};
+use crate::spec::Result;
+use crate::user;
 
 /// A method: its attributes and its function.
 struct Method {
@@ -71,7 +72,7 @@ impl DeviceFile {
             EINVAL,
             "the request is for another driver than mlx5",
         )?;
-        log::name(|| log::method_name(header.object_id, header.method_id));
+        log::name(|| names::method_name(header.object_id, header.method_id));
         let method = METHODS
             .iter()
             .find(|it| it.object == header.object_id && it.method == header.method_id)
@@ -98,7 +99,7 @@ mod tests {
     #[test]
     fn every_method_has_a_name() {
         for method in METHODS {
-            let name = log::method_name(method.object, method.method);
+            let name = names::method_name(method.object, method.method);
             assert!(!name.contains("method"), "{name}");
         }
     }

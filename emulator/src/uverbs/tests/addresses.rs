@@ -6,13 +6,14 @@ use libc::{EBUSY, EINVAL, ENETUNREACH, ENODATA, ENOENT, EOPNOTSUPP, ETIMEDOUT};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::fixtures::*;
-use crate::config::{DataInOrder, Face, Link};
+use crate::abi::AhAttr;
+use crate::config::{DataInOrder, Face};
 use crate::fabric::name::{DeviceIdentity, FabricName, PortNames};
 use crate::limits::Limits;
-use crate::nic::spec::{Result, Service};
+use crate::spec::{Link, Result, Service};
 use crate::uverbs::DeviceConfig;
 use crate::uverbs::abi::{
-    AhAttr, CreateAh, GidEntry, Mlx5AllocUcontextResp, Mlx5CreateAhResp, ModifyQp, QueryPortRespEx,
+    CreateAh, GidEntry, Mlx5AllocUcontextResp, Mlx5CreateAhResp, ModifyQp, QueryPortRespEx,
     UHW_OUT, method, object, request, write_command,
 };
 

@@ -3,7 +3,7 @@
 use libc::{EINVAL, EOPNOTSUPP, EPERM};
 
 use super::fixtures::*;
-use crate::nic::spec::{CLOCK_KHZ, Errno};
+use crate::spec::{CLOCK_KHZ, Errno};
 use crate::uverbs::PAGE_SIZE;
 
 /// `MLX5_IB_MMAP_CLOCK_INFO`, version 1.

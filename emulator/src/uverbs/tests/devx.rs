@@ -5,7 +5,7 @@ use libc::{EINVAL, EOPNOTSUPP, EPROTONOSUPPORT};
 
 use super::fixtures::*;
 use crate::config::{Config, DataInOrder, Face};
-use crate::nic::spec::Errno;
+use crate::spec::Errno;
 use crate::uverbs::abi::{method, object};
 use crate::uverbs::context::DeviceConfig;
 

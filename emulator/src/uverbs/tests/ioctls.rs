@@ -3,7 +3,7 @@
 use libc::{EFAULT, EINVAL, ENODATA, ENOSPC, ENOTTY, EOPNOTSUPP, EPROTONOSUPPORT};
 
 use super::fixtures::*;
-use crate::nic::spec::Errno;
+use crate::spec::Errno;
 use crate::uverbs::abi::{
     ATTR_F_VALID_OUTPUT, ExQueryDeviceResp, GidEntry, Mlx5AllocUcontextResp, Mlx5QueryDeviceResp,
     QueryPortRespEx, RDMA_VERBS_IOCTL, UHW_OUT, method, object, request, write_command,

@@ -5,9 +5,9 @@ use libc::{EINVAL, EOPNOTSUPP, EPROTONOSUPPORT};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::fixtures::*;
-use crate::config::{DataInOrder, Face, Link};
+use crate::config::{DataInOrder, Face};
 use crate::limits::Limits;
-use crate::nic::spec::Result;
+use crate::spec::{Link, Result};
 use crate::uverbs::DeviceConfig;
 use crate::uverbs::abi::{
     AllocMw, CreateQp, CreateQpResp, CreateSrq, ExQueryDeviceResp, Mlx5AllocUcontextResp,

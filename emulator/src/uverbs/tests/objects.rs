@@ -4,7 +4,7 @@ use libc::{EBADF, EBUSY, EFAULT, EINVAL, EIO, ENOENT, EOPNOTSUPP};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::fixtures::*;
-use crate::nic::spec::{Access, AsyncEvent, AsyncObject, Errno, EventSink, Service};
+use crate::spec::{Access, AsyncEvent, AsyncObject, Errno, EventSink, Service};
 use crate::uverbs::abi::{
     DestroyCqResp, Mlx5CreateCq, Mlx5CreateQp, ModifyQp, ModifySrq, QpCap, QueryQpResp, RegMr,
     RegMrResp, ReregMr, ReregMrResp, UHW_OUT, method, object, request, write_command,

@@ -4,7 +4,7 @@ use libc::{EBUSY, EFAULT, EINVAL, ENOENT, EOPNOTSUPP};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::fixtures::*;
-use crate::nic::spec::{CqBuffer, Result, WindowType};
+use crate::spec::{CqBuffer, Result, WindowType};
 use crate::uverbs::abi::{
     AllocMw, AllocMwResp, ExModifyCq, Mlx5AllocMw, Mlx5ResizeCq, ResizeCq, ResizeCqResp, UHW_IN,
     UHW_OUT, method, object, request, write_command,

@@ -6,9 +6,9 @@ use libc::{EFAULT, EINVAL, ENODEV, ENOSPC, ENOTTY, EOPNOTSUPP};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::fixtures::*;
-use crate::config::{Face, Link};
-use crate::nic::spec::{Errno, Result};
+use crate::config::Face;
 use crate::refusal;
+use crate::spec::{Errno, Link, Result};
 use crate::uverbs::abi::{
     CreateCq, CreateCqResp, CreateQp, CreateQpResp, ExQueryDeviceResp, ExWriteHeader,
     GetContextResp, HandleOnly, HandleRequest, Mlx5AllocUcontextResp, Mlx5CreateCq,

@@ -1,10 +1,10 @@
 //! Long streams of requests over a permanently faulty wire: since progress resets the
 //! retry counter, a reliable connection delivers everything.
 
-use super::fixtures::*;
-use crate::faults::nic_faults::SeededFaults;
-use crate::faults::wire::FaultyWire;
-use crate::nic::spec::*;
+use super::nic_faults::SeededFaults;
+use super::wire::FaultyWire;
+use crate::nic::tests::fixtures::*;
+use crate::spec::*;
 
 /// Time of one step: about the time of one packet.
 const STEP: u64 = 1_000;
@@ -24,7 +24,7 @@ impl Stream {
             max_dest_rd_atomic: 16,
             ..attributes()
         };
-        let spec = spec.parse::<crate::faults::FaultSpec>().unwrap();
+        let spec = spec.parse::<super::FaultSpec>().unwrap();
         let other = spec.clone().with_seed(99);
         let mut pair = Pair::with_attributes(attr);
         let receiver = &mut pair.b.host.nic;

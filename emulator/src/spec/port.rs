@@ -1,7 +1,80 @@
-//! Sets of ports.
+//! Ports of the emulated devices: their link, their addresses, and sets of them.
 
-use super::spec::PortAddress;
-use crate::config::{MAX_DEVICES, MAX_PORTS};
+use super::gid::{Gid, GidTable, GidType};
+use crate::limits::{MAX_DEVICES, MAX_PORTS};
+
+/// Link layer of every port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// InfiniBand: ports have LIDs.
+    Ib,
+    /// Ethernet with RoCE: ports have GIDs only.
+    Roce,
+}
+
+impl Link {
+    /// Returns the capability mask of a port (`IB_PORT_*_SUP`): system image GUID and
+    /// extended speeds; on Ethernet a communication manager, and GIDs that are IP
+    /// addresses.
+    #[must_use]
+    pub fn port_capabilities(self) -> u32 {
+        match self {
+            Self::Ib => 1 << 11 | 1 << 14,
+            Self::Roce => 1 << 16 | 1 << 26,
+        }
+    }
+}
+
+/// The address of a port on the fabric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PortAddress {
+    /// Device index on the fabric, from 0.
+    pub device: u8,
+    /// Port number, from 1.
+    pub port: u8,
+}
+
+/// The addresses of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortIdentity {
+    /// LID; 0 on an Ethernet link.
+    pub lid: u16,
+    /// The GID table.
+    pub gids: GidTable,
+    /// Whether the link is Ethernet. Datagrams are then addressed by GID, and every
+    /// packet has a network header.
+    pub ethernet: bool,
+}
+
+impl PortIdentity {
+    /// Returns the GID at an index of the port's table.
+    #[must_use]
+    pub fn gid(&self, index: u8) -> Option<Gid> {
+        *self.gids.get(usize::from(index))?
+    }
+
+    /// Returns the type of the network header of packets sent with the GID at an
+    /// index.
+    #[must_use]
+    pub fn network(&self, index: u8) -> u8 {
+        match self.gid(index) {
+            Some(gid) if gid.kind == GidType::RoceV2 && gid.ipv4().is_some() => network::IPV4,
+            Some(gid) if gid.kind == GidType::RoceV2 => network::IPV6,
+            _ => network::ROCE_V1,
+        }
+    }
+}
+
+/// Types of network headers on Ethernet, as a ConnectX reports them
+/// (`MLX5_CQE_ROCE_L3_HEADER_TYPE_*`).
+pub mod network {
+    /// InfiniBand's GRH: RoCE v1.
+    pub const ROCE_V1: u8 = 0;
+    /// IPv6: RoCE v2.
+    pub const IPV6: u8 = 1;
+    /// IPv4: RoCE v2.
+    pub const IPV4: u8 = 2;
+}
 
 /// A set of ports of the emulated devices, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

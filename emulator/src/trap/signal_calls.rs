@@ -1,6 +1,6 @@
-//! The libc calls by which a program could prevent `SIGBUS` from reaching the
-//! handler of trapped doorbell stores (see [`crate::trap`]), and `SIGSEGV` from
-//! reaching the handler that detects missing memory (see [`crate::guard`]).
+//! The interposed libc calls by which a program could prevent `SIGBUS` from reaching
+//! the handler of trapped doorbell stores, and `SIGSEGV` from reaching the handler
+//! that detects missing memory ([`crate::guard`]).
 //!
 //! Both signals are removed from every signal mask, since a thread that stores a
 //! doorbell with the signal blocked would be killed. The program's own actions
@@ -10,9 +10,11 @@
 
 use std::ffi::{CStr, c_int};
 
-use super::calls::{Call, set_errno};
-use super::real;
-use crate::trap::actions::{exchange_action, without_reserved};
+use crate::guard;
+use crate::real;
+
+/// A pointer to an interposed function.
+type Call = *const ();
 
 /// An interposed signal function and its symbol name.
 type NamedCall = (&'static CStr, fn() -> Call);
@@ -74,7 +76,8 @@ unsafe extern "C" fn sigprocmask(
     if error == 0 {
         return 0;
     }
-    set_errno(error);
+    // SAFETY: the address of this thread's errno.
+    unsafe { *libc::__errno_location() = error };
     -1
 }
 
@@ -92,4 +95,27 @@ unsafe extern "C" fn pthread_sigmask(
     let set = kept.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: the application's arguments, or a copy that lives long enough.
     unsafe { real::pthread_sigmask(how, set, old) }
+}
+
+/// Replaces the application's action for a signal, or only reads it if `new` is
+/// `None`. Returns the previous action, or `None` if the kernel keeps it.
+fn exchange_action(signal: c_int, new: Option<libc::sigaction>) -> Option<libc::sigaction> {
+    let chain = match signal {
+        libc::SIGBUS if super::is_installed() => &super::APPLICATION_ACTION,
+        libc::SIGSEGV if guard::is_installed() => &guard::APPLICATION_ACTION,
+        _ => return None,
+    };
+    match new {
+        Some(new) => chain.replace(new),
+        None => chain.current(),
+    }
+}
+
+/// Returns the set without the signals that the emulator needs on every thread.
+fn without_reserved(mut set: libc::sigset_t) -> libc::sigset_t {
+    for signal in [libc::SIGBUS, libc::SIGSEGV] {
+        // SAFETY: an initialised set.
+        unsafe { libc::sigdelset(&raw mut set, signal) };
+    }
+    set
 }

@@ -6,8 +6,9 @@
 
 use libc::{EFAULT, c_void, iovec};
 
-use crate::nic::spec::{Errno, Result};
+use crate::log::warn;
 use crate::refusal::{OrRefuse, refuse};
+use crate::spec::{Errno, Result};
 
 const RING: &str = "a ring or a doorbell record is not in mapped, writable memory";
 
@@ -57,7 +58,7 @@ pub(crate) fn copy_out(address: u64, bytes: &[u8]) -> Result<()> {
 ///
 /// # Errors
 /// `EFAULT`, as for [`copy_out`].
-pub(super) fn copy_reply(address: u64, requested: usize, reply: &[u8]) -> Result<()> {
+pub(crate) fn copy_reply(address: u64, requested: usize, reply: &[u8]) -> Result<()> {
     let mut bytes = reply[..reply.len().min(requested)].to_vec();
     bytes.resize(requested, 0);
     copy_out(address, &bytes)
@@ -68,7 +69,7 @@ pub(super) fn copy_reply(address: u64, requested: usize, reply: &[u8]) -> Result
 ///
 /// # Errors
 /// `EFAULT` if the range is not mapped writable.
-pub(super) fn check_writable(address: u64, len: u64) -> Result<()> {
+pub(crate) fn check_writable(address: u64, len: u64) -> Result<()> {
     const PAGE: u64 = 4096;
     let start = address & !(PAGE - 1);
     let end = address
@@ -115,7 +116,7 @@ fn whole(done: isize, len: usize) -> Result<()> {
     // reported.
     match last_errno() {
         errno @ (libc::ENOSYS | libc::EPERM) if done < 0 => {
-            super::warn(
+            warn(
                 "process_vm_readv",
                 "process_vm_readv or process_vm_writev on the own process is forbidden, and the \
                  emulated device reads commands by them: allow both in the seccomp profile",

@@ -1,7 +1,8 @@
-//! What a person sees of the commands: one line for each (`--trace commands`), and why
-//! one was refused (`--explain`), which also explains failures of queues and devices.
+//! What a person sees: a line for each command (`--trace commands`), why one was refused
+//! (`--explain`), which also explains failures of queues and devices, and warnings.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write as _;
@@ -9,12 +10,12 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use super::abi::{WRITE_EXTENDED, method, object, write_command};
-use super::show;
 use crate::fork::PerProcess;
 use crate::hidden::HiddenFile;
-use crate::nic::spec::{Errno, Result};
+use crate::real;
 use crate::refusal;
+use crate::spec::{Errno, Result};
+use crate::sync::Mutex;
 
 /// Maximum number of characters of a request or a reply that are shown.
 const SHOWN: usize = 2000;
@@ -107,15 +108,31 @@ pub(crate) fn observed<T>(interface: &str, run: impl FnOnce() -> Result<T>) -> R
 }
 
 /// Prints an explanation that belongs to no command, if the user wants explanations.
-pub(super) fn explain(text: &str) {
+pub(crate) fn explain(text: &str) {
     if IS_ACTIVE.load(Relaxed) && SETTINGS.get().get().is_some_and(|it| it.explains) {
-        warn(text);
+        report(text);
     }
 }
 
 /// Prints a report.
-pub(super) fn warn(text: &str) {
+pub(crate) fn report(text: &str) {
     show(&format!("mlx5-emu: {text}.\n"));
+}
+
+/// Prints a message on standard error, once per process and subject.
+pub(crate) fn warn(subject: &'static str, message: &str) {
+    static SHOWN: PerProcess<Mutex<BTreeSet<&'static str>>> = PerProcess::new();
+    let first = SHOWN.get().lock().insert(subject);
+    if first {
+        show(&format!("mlx5-emu: {message}\n"));
+    }
+}
+
+/// Writes a text to standard error, at once, so that lines of processes do not mix. Takes
+/// no lock, which another thread may have held when this process was forked.
+fn show(text: &str) {
+    // SAFETY: the bytes of the text. Standard error may be closed, or the disk full.
+    unsafe { real::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
 }
 
 impl Settings {
@@ -198,82 +215,6 @@ fn errno_name(code: i32) -> String {
         libc::EAGAIN => "EAGAIN",
         libc::EINTR => "EINTR",
         _ => return format!("error {code}"),
-    };
-    name.into()
-}
-
-/// Returns the name of a command of the write interface.
-pub(super) fn write_name(number: u32) -> String {
-    use write_command as it;
-    let name = match number {
-        it::GET_CONTEXT => "GET_CONTEXT",
-        it::QUERY_DEVICE => "QUERY_DEVICE",
-        it::EX_QUERY_DEVICE => "EX_QUERY_DEVICE",
-        it::QUERY_PORT => "QUERY_PORT",
-        it::ALLOC_PD => "ALLOC_PD",
-        it::DEALLOC_PD => "DEALLOC_PD",
-        it::CREATE_AH => "CREATE_AH",
-        it::DESTROY_AH => "DESTROY_AH",
-        it::REG_MR => "REG_MR",
-        it::REREG_MR => "REREG_MR",
-        it::DEREG_MR => "DEREG_MR",
-        it::ALLOC_MW => "ALLOC_MW",
-        it::DEALLOC_MW => "DEALLOC_MW",
-        it::CREATE_COMP_CHANNEL => "CREATE_COMP_CHANNEL",
-        it::CREATE_CQ => "CREATE_CQ",
-        it::EX_CREATE_CQ => "EX_CREATE_CQ",
-        it::RESIZE_CQ => "RESIZE_CQ",
-        it::EX_MODIFY_CQ => "EX_MODIFY_CQ",
-        it::DESTROY_CQ => "DESTROY_CQ",
-        it::CREATE_SRQ => "CREATE_SRQ",
-        it::MODIFY_SRQ => "MODIFY_SRQ",
-        it::QUERY_SRQ => "QUERY_SRQ",
-        it::DESTROY_SRQ => "DESTROY_SRQ",
-        it::CREATE_QP => "CREATE_QP",
-        it::EX_CREATE_QP => "EX_CREATE_QP",
-        it::MODIFY_QP => "MODIFY_QP",
-        it::EX_MODIFY_QP => "EX_MODIFY_QP",
-        it::QUERY_QP => "QUERY_QP",
-        it::DESTROY_QP => "DESTROY_QP",
-        it::ATTACH_MCAST => "ATTACH_MCAST",
-        it::DETACH_MCAST => "DETACH_MCAST",
-        _ if number & WRITE_EXTENDED != 0 => {
-            return format!("extended command {}", number & !WRITE_EXTENDED);
-        }
-        _ => return format!("command {number}"),
-    };
-    name.into()
-}
-
-/// Returns the name of a method of the ioctl interface.
-pub(super) fn method_name(object: u16, method: u16) -> String {
-    use self::method as it;
-    let name = match (object, method) {
-        (object::DEVICE, it::DEVICE_INVOKE_WRITE) => "INVOKE_WRITE",
-        (object::DEVICE, it::DEVICE_QUERY_PORT) => "QUERY_PORT",
-        (object::DEVICE, it::DEVICE_GET_CONTEXT) => "GET_CONTEXT",
-        (object::DEVICE, it::DEVICE_QUERY_CONTEXT) => "QUERY_CONTEXT",
-        (object::DEVICE, it::DEVICE_QUERY_GID_TABLE) => "QUERY_GID_TABLE",
-        (object::DEVICE, it::DEVICE_QUERY_GID_ENTRY) => "QUERY_GID_ENTRY",
-        (object::ASYNC_EVENT, it::ASYNC_EVENT_ALLOC) => "ASYNC_EVENT_ALLOC",
-        (object::PD, it::PD_DESTROY) => "DEALLOC_PD",
-        (object::PD, it::PD_MLX5_QUERY) => "MLX5_QUERY_PD",
-        (object::AH, it::AH_DESTROY) => "DESTROY_AH",
-        (object::MR, it::MR_DESTROY) => "DEREG_MR",
-        (object::MR, it::MR_ADVISE) => "ADVISE_MR",
-        (object::MR, it::MR_QUERY) => "QUERY_MR",
-        (object::MW, it::MW_DESTROY) => "DEALLOC_MW",
-        (object::CQ, it::CQ_CREATE) => "CREATE_CQ",
-        (object::CQ, it::CQ_DESTROY) => "DESTROY_CQ",
-        (object::SRQ, it::SRQ_CREATE) => "CREATE_SRQ",
-        (object::SRQ, it::SRQ_DESTROY) => "DESTROY_SRQ",
-        (object::QP, it::QP_CREATE) => "CREATE_QP",
-        (object::QP, it::QP_DESTROY) => "DESTROY_QP",
-        (object::DEVX, it::DEVX_OTHER) => "MLX5_DEVX_OTHER",
-        (object::DEVX_OBJ, it::DEVX_OBJ_QUERY) => "MLX5_DEVX_OBJ_QUERY",
-        (object::MLX5_UAR, it::UAR_ALLOC) => "MLX5_UAR_ALLOC",
-        (object::MLX5_UAR, it::UAR_DESTROY) => "MLX5_UAR_DESTROY",
-        _ => return format!("method {method:#x} of object {object:#x}"),
     };
     name.into()
 }

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::fork::PerProcess;
+use super::PerProcess;
 use crate::sync::Mutex;
 
 static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
@@ -14,7 +14,7 @@ static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 static MAPPED: PerProcess<Mutex<Vec<(usize, usize)>>> = PerProcess::new();
 
 /// Records a mapping of a doorbell page.
-pub(super) fn add(address: usize, len: usize) {
+pub(crate) fn add(address: usize, len: usize) {
     let end = address.saturating_add(len);
     let mut mapped = MAPPED.get().lock();
     mapped.push((address, end));
@@ -23,12 +23,12 @@ pub(super) fn add(address: usize, len: usize) {
 }
 
 /// Returns whether a range may contain a doorbell page; `false` is certain.
-pub(super) fn may_contain(address: usize, len: usize) -> bool {
+pub(crate) fn may_contain(address: usize, len: usize) -> bool {
     address < HIGHEST.load(Relaxed) && address.saturating_add(len) > LOWEST.load(Relaxed)
 }
 
 /// Removes the doorbell pages in a range. Returns whether there were any.
-pub(super) fn remove(address: usize, len: usize) -> bool {
+pub(crate) fn remove(address: usize, len: usize) -> bool {
     let end = address.saturating_add(len);
     let mut mapped = MAPPED.get().lock();
     let before = mapped.len();
@@ -40,7 +40,7 @@ pub(super) fn remove(address: usize, len: usize) -> bool {
 /// a post to a queue of the parent does nothing. On hardware the doorbell reaches the
 /// device, which finds no new request in the parent's memory; here it could overwrite a
 /// doorbell of the parent. Async-signal-safe.
-pub(crate) fn detach_doorbells() {
+pub(super) fn detach() {
     if HIGHEST.load(Relaxed) == 0 {
         return;
     }

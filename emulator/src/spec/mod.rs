@@ -1,11 +1,18 @@
-//! The types with which the kernel commands (`uverbs`) call the NIC (`nic`).
+//! The types with which the kernel commands (`uverbs`) call the NIC ([`crate::nic`]), and
+//! those that all modules share: ports, page stores, time.
 //!
 //! `uverbs` parses the commands of libibverbs and calls the methods of
-//! [`super::Nic`] with these values; the NIC does not use the uverbs formats.
+//! [`Nic`](crate::nic::Nic) with these values; the NIC does not use the uverbs formats.
 //! Addresses are virtual addresses of this process, since an emulated NIC
 //! accesses the memory of its host directly.
 
-use crate::fabric::gid::{Gid, GidTable, GidType};
+pub mod gid;
+mod port;
+
+pub use port::{Link, PortAddress, PortIdentity, PortSet, network};
+
+/// Monotonic time in nanoseconds, with any origin.
+pub type Nanos = u64;
 
 /// A kernel error number as a command returns it (`EINVAL`, …).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -451,55 +458,4 @@ pub trait EventSink: Send {
     fn explain(&self, text: &str);
     /// Reports a fault that the user must know of.
     fn warn(&self, text: &str);
-}
-
-/// The addresses of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PortIdentity {
-    /// LID; 0 on an Ethernet link.
-    pub lid: u16,
-    /// The GID table.
-    pub gids: GidTable,
-    /// Whether the link is Ethernet. Datagrams are then addressed by GID, and every
-    /// packet has a network header.
-    pub ethernet: bool,
-}
-
-impl PortIdentity {
-    /// Returns the GID at an index of the port's table.
-    #[must_use]
-    pub fn gid(&self, index: u8) -> Option<Gid> {
-        *self.gids.get(usize::from(index))?
-    }
-
-    /// Returns the type of the network header of packets sent with the GID at an
-    /// index.
-    #[must_use]
-    pub fn network(&self, index: u8) -> u8 {
-        match self.gid(index) {
-            Some(gid) if gid.kind == GidType::RoceV2 && gid.ipv4().is_some() => network::IPV4,
-            Some(gid) if gid.kind == GidType::RoceV2 => network::IPV6,
-            _ => network::ROCE_V1,
-        }
-    }
-}
-
-/// Types of network headers on Ethernet, as a ConnectX reports them
-/// (`MLX5_CQE_ROCE_L3_HEADER_TYPE_*`).
-pub mod network {
-    /// InfiniBand's GRH: RoCE v1.
-    pub const ROCE_V1: u8 = 0;
-    /// IPv6: RoCE v2.
-    pub const IPV6: u8 = 1;
-    /// IPv4: RoCE v2.
-    pub const IPV4: u8 = 2;
-}
-
-/// The address of a port on the fabric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct PortAddress {
-    /// Device index on the fabric, from 0.
-    pub device: u8,
-    /// Port number, from 1.
-    pub port: u8,
 }

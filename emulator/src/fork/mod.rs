@@ -14,11 +14,13 @@
 //!
 //! Decision: `docs/decisions/076-forked-children-begin-anew.md`
 
+pub(crate) mod doorbells;
+
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
-use crate::config::MAX_DEVICES;
-use crate::{hidden, preload};
+use crate::hidden;
+use crate::limits::MAX_DEVICES;
 
 /// A page of its own.
 #[repr(align(4096))]
@@ -40,7 +42,7 @@ extern "C" fn begin() {
     if IS_WATCHING.swap(true, Ordering::Relaxed) {
         OWNER.0.store(own, Ordering::Relaxed);
         hidden::close_all();
-        preload::detach_doorbells();
+        doorbells::detach();
         FORKS.fetch_add(1, Ordering::Relaxed);
     } else {
         // SAFETY: the page holds nothing else. The handler takes no lock, allocates nothing and

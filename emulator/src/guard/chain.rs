@@ -9,7 +9,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::preload::real;
+use crate::real;
 
 /// The application's last action. A replaced action is never freed, since a
 /// handler may be reading it.
