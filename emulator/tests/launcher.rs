@@ -55,6 +55,16 @@ fn a_command_that_cannot_be_run_gives_126_or_127() {
         .0,
         Some(126)
     );
+    // Opening a pipe without a writer would wait for one.
+    let pipe = format!(
+        "pipe=$(mktemp -u) && mkfifo $pipe && timeout 20 {} run $pipe",
+        launcher().display()
+    );
+    let output = Command::new("sh")
+        .args(["-c", &format!("{pipe}; status=$?; rm $pipe; exit $status")])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(126), "{output:?}");
 }
 
 #[test]

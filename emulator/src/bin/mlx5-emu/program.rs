@@ -56,7 +56,8 @@ fn is_loader(path: &Path) -> bool {
 
 fn find(command: &OsStr) -> Option<PathBuf> {
     if command.as_bytes().contains(&b'/') {
-        return Some(command.into());
+        // Opening another kind of file can wait for ever.
+        return Some(PathBuf::from(command)).filter(|path| path.is_file());
     }
     let path = std::env::var_os("PATH")?;
     let mut places = std::env::split_paths(&path).map(|place| place.join(command));
