@@ -4,8 +4,10 @@
 //! crate `tracing`. A Rust program chooses a subscriber for them, as for those of any crate. A
 //! library for C programs has no such choice to offer, and passes them on as lines.
 
+use std::collections::BTreeSet;
 use std::fmt::{Debug, Write};
 
+use dat_engine::sync::Mutex;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber, subscriber};
@@ -14,6 +16,24 @@ use tracing::{Event, Level, Metadata, Subscriber, subscriber};
 /// `false` if the program has set another subscriber.
 pub fn forward_to(print: fn(&str)) -> bool {
     subscriber::set_global_default(Lines(print)).is_ok()
+}
+
+/// Warns, unless this process has already given the same warning for the same contents of a file
+/// (0: of none).
+pub(crate) fn warn_once(contents: u64, text: &str) {
+    /// The most warnings that are remembered; when they are forgotten, they may be repeated.
+    const MOST: usize = 1024;
+    static GIVEN: Mutex<BTreeSet<(u64, String)>> = Mutex::new(BTreeSet::new());
+    let is_new = {
+        let mut given = GIVEN.lock();
+        if given.len() >= MOST {
+            given.clear();
+        }
+        given.insert((contents, text.to_owned()))
+    };
+    if is_new {
+        tracing::warn!("{text}");
+    }
 }
 
 /// Calls `print` with the warnings and errors of `call`, on this thread.

@@ -1,6 +1,5 @@
 //! Locating and reading dat.conf.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,9 +8,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use dat_engine::environment;
-use dat_engine::sync::Mutex;
 
 use super::conf::{Conf, LineError};
+use crate::warnings::warn_once;
 
 /// The path if `DAT_OVERRIDE` is not set.
 const DEFAULT: &str = "/etc/dat.conf";
@@ -124,23 +123,6 @@ fn warn_of_lines(path: &Path, bytes: &[u8], conf: &Conf) {
             contents,
             &format!("{path}: {more} more lines are invalid and ignored"),
         );
-    }
-}
-
-/// Prints a warning, unless this process has already printed it for the same contents.
-pub(super) fn warn_once(contents: u64, text: &str) {
-    /// The most warnings that are remembered; when they are forgotten, they may be repeated.
-    const MOST: usize = 1024;
-    static PRINTED: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
-    let is_new = {
-        let mut printed = PRINTED.lock();
-        if printed.len() >= MOST {
-            printed.clear();
-        }
-        printed.insert(hash_of(&(contents, text)))
-    };
-    if is_new {
-        tracing::warn!("{text}");
     }
 }
 

@@ -18,6 +18,7 @@ mod interface;
 
 use crate::error::{DatError, Result};
 use crate::status::{ReturnType, Subtype};
+use crate::warnings::warn_once;
 
 use self::file::File;
 pub(crate) use self::instance::Instance;
@@ -342,7 +343,7 @@ fn configured(file: &File, entries: &[&Entry]) -> Result<Resolved> {
         let place = place_of(file, entry);
         if is_ours(&entry.library) {
             if let Some(unused) = entry.unused_platform_data() {
-                file::warn_once(0, &format!("{place}: {unused}"));
+                warn_once(0, &format!("{place}: {unused}"));
             }
             match Instance::of_instance_data(&entry.instance_data) {
                 Ok(instance) => candidates.push(Instance {

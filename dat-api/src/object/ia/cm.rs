@@ -2,6 +2,7 @@
 
 use core::net::IpAddr;
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -14,6 +15,7 @@ use crate::error::{DatError, Result};
 use crate::options::{CmChoice, Options};
 use crate::per_process::PerProcess;
 use crate::status::{ReturnType, Subtype};
+use crate::warnings::warn_once;
 use dat_engine::{DeviceInfo, Transport};
 
 /// A manager, shared by the IAs that use it. Its thread ends with the last of them.
@@ -96,21 +98,39 @@ pub(super) fn choose(port: &Port<'_>) -> Result<Chosen> {
             .map_err(|error| refused(ManagerKind::Rdma, &error)),
         CmChoice::Auto => port
             .start(ManagerKind::Rdma)
-            .inspect_err(|error| {
-                let cause = error.to_string().replace('\n', "; ");
-                tracing::debug!(device = port.device.name, cause, "rdma_cm cannot be used");
-            })
             .map_err(|error| (ManagerKind::Rdma, error))
             .or_else(|(manager, error)| match error {
                 // The manager would work at another time.
                 CmError::Resources(_) => Err((manager, error)),
                 // iWARP works with rdma_cm only.
                 _ if port.device.transport == Transport::Iwarp => Err((manager, error)),
-                _ => port
-                    .start(ManagerKind::Socket)
-                    .map_err(|error| (ManagerKind::Socket, error)),
+                _ => {
+                    report_sockets(&port.device.name, &error);
+                    port.start(ManagerKind::Socket)
+                        .map_err(|error| (ManagerKind::Socket, error))
+                }
             })
             .map_err(|(manager, error)| refused(manager, &error)),
+    }
+}
+
+/// Reports why an adapter whose manager was not configured connects over TCP. That is normal where
+/// there is no rdma_cm; where rdma_cm fails, peers that use it cannot connect to the adapter.
+fn report_sockets(device: &str, error: &CmError) {
+    let cause = error.to_string().replace('\n', "; ");
+    let is_absent = match error {
+        CmError::Missing(error) => error.kind() == io::ErrorKind::NotFound,
+        error => matches!(error, CmError::NotServed(_)),
+    };
+    match is_absent {
+        true => tracing::debug!(device, cause, "no rdma_cm: connects over TCP"),
+        false => warn_once(
+            0,
+            &format!(
+                "{device} connects over TCP, because rdma_cm fails: {cause}; DAT_CM=socket or \
+                 DAT_CM=rdma_cm on both sides chooses"
+            ),
+        ),
     }
 }
 
@@ -240,6 +260,37 @@ impl DeviceSink for RemovalSink {
 mod tests {
     use super::*;
     use crate::handle::tests::in_child;
+    use crate::warnings;
+    use std::cell::RefCell;
+
+    #[test]
+    fn sockets_in_place_of_an_rdma_cm_that_fails_are_a_warning_and_of_none_are_not() {
+        thread_local! {
+            static PRINTED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+        }
+        let missing = |errno| CmError::Missing(io::Error::from_raw_os_error(errno));
+        warnings::collect(
+            |line| PRINTED.with_borrow_mut(|printed| printed.push(line.to_owned())),
+            || {
+                for error in [
+                    missing(libc::ENOENT),
+                    CmError::NotServed("no address".to_owned()),
+                    missing(libc::EACCES),
+                    CmError::Unavailable,
+                    // Already said.
+                    missing(libc::EACCES),
+                ] {
+                    report_sockets("mlx5_test", &error);
+                }
+            },
+        );
+        let printed = PRINTED.take();
+        assert_eq!(printed.len(), 2, "{printed:?}");
+        for (line, cause) in printed.iter().zip(["Permission denied", "has ended"]) {
+            assert!(line.starts_with("mlx5_test connects over TCP"), "{line}");
+            assert!(line.contains(cause) && line.contains("DAT_CM"), "{line}");
+        }
+    }
 
     /// The lock is held for as long as a manager takes to start.
     #[test]
