@@ -6,6 +6,7 @@
 //! | none of them allocates or waits when it succeeds | `calls_…`; receives: `ep_post_recv` r06 |
 //! | nor if it makes room in a full queue first, or is refused | `full_…` |
 //! | the segment list belongs to the caller on return | `iov_…`; receives: `ep_post_recv` r14 |
+//! | empty requests need neither a list nor remote memory | `empty_…`; receives: `face arguments` r01 |
 //! | a read needs the local write privilege | `rdma_read_…` |
 //! | strict: the target of an RDMA transfer may be larger than the transfer | `rdma_into_more_…`; less: `device posting::lengths_…`; not strict: `habits::rdma` |
 //! | messages of every size arrive whole, cut anywhere | `sizes_…`; with more operations: `system conversation` |
@@ -48,6 +49,52 @@ fn without_cost<T>(what: &str, call: impl FnOnce() -> T) -> T {
 fn taken(evd: DAT_EVD_HANDLE) {
     let found = device::comes(|| without_cost("dat_evd_dequeue", || dequeue(evd)).ok());
     assert!(found.is_some(), "no event");
+}
+
+#[test]
+fn empty_requests_need_neither_a_list_nor_remote_memory() {
+    let fixture = Fixture::new();
+    let Pair { active, passive } = Pair::new(&fixture, &Shape::default());
+    let nowhere = DAT_RMR_TRIPLET {
+        rmr_context: 0x1234_5678,
+        pad: 0,
+        target_address: 0,
+        segment_length: 0,
+    };
+    let (ep, none) = (active.ep, ptr::null_mut());
+    ok(passive.post_recv(&[], 7));
+    // SAFETY: live handles; no segments, so no list is read.
+    unsafe {
+        ok(dat_ep_post_recv(passive.ep, 0, none, cookie(8), DEFAULT));
+        ok(dat_ep_post_send(ep, 0, none, cookie(1), DEFAULT));
+        ok(dat_ep_post_rdma_write(
+            ep,
+            0,
+            none,
+            cookie(2),
+            &raw const nowhere,
+            DEFAULT,
+        ));
+        ok(dat_ep_post_rdma_read(
+            ep,
+            0,
+            none,
+            cookie(3),
+            &raw const nowhere,
+            DEFAULT,
+        ));
+        ok(dat_ep_post_send(ep, 0, none, cookie(4), DEFAULT));
+    }
+    fixture.run();
+    for (evd, tags) in [(active.request, &[1, 2, 3, 4][..]), (passive.recv, &[7, 8])] {
+        for &tag in tags {
+            let dto = take_dto(evd);
+            assert_eq!(
+                (dto.cookie, dto.status, dto.length),
+                (tag, DAT_DTO_SUCCESS, 0)
+            );
+        }
+    }
 }
 
 /// Section 2: calls that must not block and should not allocate, in the case of

@@ -1,4 +1,4 @@
-//! Threads that end inside calls, and agents that end their thread: a C program
+//! Threads that end inside calls, agents that end their thread, and children of fork: a C program
 //! (`cancel/cancel.c`) on the emulated adapter, with every wait policy and on
 //! both data paths, and also under valgrind. `libdat2` compiles this file for uDAPL 2.0.
 
@@ -9,7 +9,7 @@ use crate::c_program::{CProgram, VALGRIND};
 use crate::emulator::{fabric, launcher};
 use crate::tool::is_installed;
 
-const SOURCES: [&str; 4] = ["cancel.c", "waits.c", "calls.c", "agents.c"];
+const SOURCES: [&str; 5] = ["cancel.c", "waits.c", "calls.c", "agents.c", "children.c"];
 
 const PARTS: [&str; 4] = ["evd", "cno", "hold", "agents"];
 
@@ -66,6 +66,13 @@ fn other_calls_disable_cancellation() {
 #[test]
 fn an_agent_may_end_its_thread() {
     run(&[], ("DAT_WAIT", "adaptive"), &["agents"]);
+}
+
+#[test]
+fn children_that_end_open_adapters_or_start_programs_harm_no_connection() {
+    for path in ["direct", "verbs"] {
+        run(&[], ("DAT_PATH", path), &["children"]);
+    }
 }
 
 #[test]

@@ -22,7 +22,7 @@
 //! | Active | rejected by the peer | Disconnected | `bad_input::leaving::in_active_connection_pending…` |
 //! | Active | refused otherwise | Disconnected | `moves::active_refused_otherwise…`, `ep_create_with_srq::lifecycle` e14, `reserved` |
 //! | Active | no route to the host | Disconnected | `moves::active_without_a_route…`; further cases: `engine/tests/cm` |
-//! | Active | timeout | Disconnected | `bad_input::leaving`, `dup_connect` |
+//! | Active | timeout | Disconnected | `bad_input::leaving`, `dup_connect`, hosts that answer nothing: `timeouts` |
 //! | Active | `dat_ep_disconnect`, both flags | Disconnected | `moves` |
 //! | Unconnected | `dat_cr_accept` | Completion Pending | `staging` (`states::refused_in_completion_pending`) |
 //! | Passive, Tentative | `dat_cr_accept` with a null endpoint | Completion Pending | `moves::completion_pending_follows…`, `moves::passive…`, `provider` |
@@ -96,6 +96,7 @@ mod reserved;
 pub mod staging;
 mod states;
 mod storm;
+mod timeouts;
 mod values;
 mod watermark;
 

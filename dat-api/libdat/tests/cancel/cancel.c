@@ -1,7 +1,7 @@
 /*
  * Threads that end inside calls: cancelled (pthread_cancel(3), deferred) while
  * they wait, with a cancellation pending in all other calls, and ended by an
- * agent (pthread_exit(3)). Arguments: the parts to run; see `parts`.
+ * agent (pthread_exit(3)); and children that end. Arguments: the parts to run; see `parts`.
  */
 #include "cancel.h"
 
@@ -11,7 +11,7 @@ DAT_PZ_HANDLE pz;
 static const struct {
     const char *name;
     void (*run)(void);
-} parts[] = {{"evd", wait_evd}, {"cno", wait_cno}, {"hold", hold}, {"agents", agents}};
+} parts[] = {{"evd", wait_evd}, {"cno", wait_cno}, {"hold", hold}, {"agents", agents}, {"children", children}};
 
 void expect(const char *what, const char *file, int line, DAT_RETURN answer, DAT_RETURN wanted)
 {

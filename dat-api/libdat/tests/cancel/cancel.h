@@ -58,3 +58,4 @@ void wait_evd(void);
 void wait_cno(void);
 void hold(void);
 void agents(void);
+void children(void);
