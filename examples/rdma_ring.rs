@@ -39,7 +39,7 @@ use dat_api::safe::{
     RemoteSegment,
 };
 use dat_api::types::{
-    CompletionFlags, ConnectionKind, DtoStatus, EpAttributes, EvdFlags, EventData, MemPrivileges,
+    CompletionFlags, ConnectionKind, DtoStatus, EvdFlags, EventData, MemPrivileges,
 };
 
 /// Writes messages into a ring in the peer's memory
@@ -99,7 +99,8 @@ fn run(options: Options) -> Outcome<()> {
     let endpoint = zone.endpoint(&EndpointOptions {
         recv: Some(&arrivals),
         connect: Some(&connections),
-        attributes: Some(attributes(&adapter)),
+        // A receive for each slot, and a write and a send.
+        attributes: Some(adapter.endpoint_attributes(SLOTS as u32, 2 * SLOTS as u32)),
         ..EndpointOptions::new(&transfers)
     })?;
     // The slots, followed by one line for the total of emptied slots, and one for
@@ -179,29 +180,6 @@ const EMPTIED: usize = SLOTS as usize * LINE;
 /// Returns the offset of a message of the consumer.
 fn message(line: usize) -> usize {
     EMPTIED + (1 + line) * LINE
-}
-
-/// Returns attributes with room for a write and a send for each slot, and for a
-/// receive for each slot.
-fn attributes(adapter: &Adapter) -> EpAttributes {
-    let limits = adapter.query().ia;
-    EpAttributes {
-        service_type: 0,
-        max_message_size: limits.max_message_size,
-        max_rdma_size: limits.max_rdma_size,
-        qos: 0,
-        recv_completion_flags: CompletionFlags::empty(),
-        request_completion_flags: CompletionFlags::empty(),
-        max_recv_dtos: SLOTS as i32,
-        max_request_dtos: 2 * SLOTS as i32,
-        max_recv_iov: 1,
-        max_request_iov: 1,
-        max_rdma_read_in: 0,
-        max_rdma_read_out: 0,
-        srq_soft_hw: 0,
-        max_rdma_read_iov: 1,
-        max_rdma_write_iov: 1,
-    }
 }
 
 fn place(number: u64) -> usize {

@@ -14,7 +14,7 @@ use crate::object::counters::Counters;
 use crate::object::ia::{AsyncEvd, Ia, IaInfo, OpenRequest};
 use crate::object::pz::Pz;
 use crate::registry::{self, Entry};
-use crate::types::{EvdFlags, MemPrivileges};
+use crate::types::{CompletionFlags, EpAttributes, EvdFlags, MemPrivileges};
 
 /// How to open an [`Adapter`].
 #[derive(Clone, Copy, Debug)]
@@ -138,6 +138,32 @@ impl Adapter {
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.ia().counters()
+    }
+
+    /// Returns attributes for an endpoint of one's own receives: room for these numbers of receives
+    /// and requests of one segment each, and for one RDMA read at a time in each direction, if the
+    /// device has reads. Change the fields that differ.
+    #[must_use]
+    pub fn endpoint_attributes(&self, receives: u32, requests: u32) -> EpAttributes {
+        let limits = self.query().ia;
+        let count = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
+        EpAttributes {
+            service_type: 0,
+            max_message_size: limits.max_message_size,
+            max_rdma_size: limits.max_rdma_size,
+            qos: 0,
+            recv_completion_flags: CompletionFlags::empty(),
+            request_completion_flags: CompletionFlags::empty(),
+            max_recv_dtos: count(receives),
+            max_request_dtos: count(requests),
+            max_recv_iov: 1,
+            max_request_iov: 1,
+            max_rdma_read_in: limits.max_rdma_read_per_ep_in.min(1),
+            max_rdma_read_out: limits.max_rdma_read_per_ep_out.min(1),
+            srq_soft_hw: 0,
+            max_rdma_read_iov: 1,
+            max_rdma_write_iov: 1,
+        }
     }
 
     /// Returns the dispatcher of asynchronous errors and watermarks.
