@@ -114,7 +114,7 @@ pub(crate) fn connect(
     }
 }
 
-fn address_of(host: &str) -> Outcome<SocketAddr> {
+pub(crate) fn address_of(host: &str) -> Outcome<SocketAddr> {
     let found = (host, 0).to_socket_addrs().map(|mut all| all.next());
     match found {
         Ok(Some(address)) => Ok(address),
@@ -124,7 +124,7 @@ fn address_of(host: &str) -> Outcome<SocketAddr> {
 }
 
 /// Returns why a connection failed, and the remedy.
-fn refused(kind: ConnectionKind, host: &str, port: u64) -> String {
+pub(crate) fn refused(kind: ConnectionKind, host: &str, port: u64) -> String {
     match kind {
         ConnectionKind::PeerRejected => {
             format!("the server at {host} accepts no more clients: wait, or start it for more")

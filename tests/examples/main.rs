@@ -18,8 +18,9 @@ use launcher::{fabric, folder, launcher};
 /// Limit for one process, in seconds.
 const LIMIT: &str = "120";
 
-const EXAMPLES: [&str; 5] = [
+const EXAMPLES: [&str; 6] = [
     "blocking_server",
+    "operations",
     "ping_pong",
     "rdma_ring",
     "srq_client",
@@ -129,6 +130,38 @@ fn end(child: Child) -> String {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}\n{stderr}", output.status);
     String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn operations_move_data_both_ways_and_compare_it() {
+    for (path, device) in [("direct", &[][..]), ("verbs", &["--link", "roce"])] {
+        let place = TestFabric {
+            path,
+            device,
+            ..TestFabric::new()
+        };
+        let server = place.serve("operations", &[]);
+        let client = end(place.start("operations", &["127.0.0.1"]));
+        let served = server.end();
+        for said in [&client, &served] {
+            for round in ["send: 8 bytes", "rdma_write: 1024", "rdma_read: 65536"] {
+                assert!(said.contains(round), "{said}");
+            }
+            assert_eq!(said.lines().count(), 9, "{said}");
+        }
+    }
+}
+
+/// The private data of another program are refused.
+#[test]
+fn operations_reject_clients_of_other_programs() {
+    let place = TestFabric::new();
+    let server = place.serve("operations", &[]);
+    let other = place.start("ping_pong", &["-n", "1", "127.0.0.1"]);
+    let refused = other.wait_with_output().expect("it was started");
+    assert!(!refused.status.success(), "{refused:?}");
+    end(place.start("operations", &["127.0.0.1"]));
+    server.end();
 }
 
 #[test]
@@ -479,16 +512,20 @@ fn every_example_has_a_help_and_a_row_in_the_table() {
         for part in ["--adapter", "--port", "Usage: ", "Exit status: "] {
             assert!(help.contains(part), "{example}: {help}");
         }
-        assert!(
-            table.contains(&format!("[`{example}.rs`]({example}.rs)")),
-            "{example}"
-        );
+        let forms = [
+            format!("[`{example}.rs`]({example}.rs)"),
+            format!("[`{example}`]({example}/main.rs)"),
+        ];
+        assert!(forms.iter().any(|form| table.contains(form)), "{example}");
     }
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
     let mut sources: Vec<String> = std::fs::read_dir(folder)
         .expect("the examples")
-        .filter_map(|entry| entry.expect("an entry").file_name().into_string().ok())
-        .filter_map(|name| name.strip_suffix(".rs").map(str::to_owned))
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| {
+            path.extension().is_some_and(|it| it == "rs") || path.join("main.rs").is_file()
+        })
+        .filter_map(|path| path.file_stem()?.to_str().map(str::to_owned))
         .collect();
     sources.sort();
     assert_eq!(sources, EXAMPLES);

@@ -7,7 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Parser};
 
 /// The connection qualifier of --listen and --connect: a TCP port, for rdma_cm a service id.
-const QUALIFIER: u64 = 18515;
+pub(crate) const QUALIFIER: u64 = 18515;
 /// How long a test may take, seconds.
 const LIMIT: u64 = 10;
 /// How long --listen waits for the other side, seconds.

@@ -1,42 +1,73 @@
 //! What went wrong in a test, and the next step.
 
-use dat_api::DatError;
 use dat_api::types::{ConnectionKind, DtoStatus};
 
 use crate::problem::Problem;
 
-/// The end of a test.
-#[derive(Clone, Debug)]
-pub(super) struct Failure {
-    pub(super) problem: Problem,
-    /// Whether the other side has ended the test and knows the cause.
-    pub(super) consequence: bool,
+use super::side::{Awaited, Failure};
+
+/// Whether a test has its two sides in one process, or there is a peer elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sides {
+    /// The adapter is connected to itself.
+    OneProcess,
+    TwoProcesses,
 }
 
-impl From<Problem> for Failure {
-    fn from(problem: Problem) -> Self {
-        Self {
-            problem,
-            consequence: false,
+/// What to do if nothing is known about the cause.
+const AGAIN: &str = "run it again with DAT_DBG_TYPE=1, and see the kernel log (dmesg)";
+
+/// A connection attempt.
+pub(super) struct Attempt {
+    /// The host and the qualifier.
+    pub(super) to: String,
+    /// The connection manager of this side.
+    pub(super) manager: String,
+    /// The fabric of this side, if its devices are emulated.
+    pub(super) fabric: Option<String>,
+    pub(super) sides: Sides,
+}
+
+impl Attempt {
+    pub(super) fn problem(&self, failure: &Failure) -> Problem {
+        match failure {
+            Failure::Refused(error) => Problem::of_error(error),
+            Failure::Call(what, error) => Problem::of_call(what, error),
+            Failure::Late(awaited) => self.late(*awaited),
+            Failure::Connection(ConnectionKind::Disconnected | ConnectionKind::Broken)
+            | Failure::Transfer(DtoStatus::Flushed) => self.ended(),
+            Failure::Connection(kind) => match self.sides {
+                Sides::OneProcess => self.own_connection(*kind),
+                Sides::TwoProcesses => self.connection(*kind),
+            },
+            Failure::Transfer(status) => self.transfer(*status),
+            Failure::Wrong(wrong) => {
+                let (whose, it) = match (self.sides, wrong.here) {
+                    (Sides::OneProcess, _) => ("received", "it"),
+                    (_, true) => ("received", "both sides"),
+                    (_, false) => ("the other side received", "both sides"),
+                };
+                let next = format!(
+                    "run {it} with DAT_PATH=verbs: if the data are right then, report a defect of the \
+                     direct path; if not, suspect the hardware or its firmware"
+                );
+                Problem::new(wrong.text(whose), next)
+            }
+            Failure::Unexpected => match self.sides {
+                Sides::OneProcess => Problem::new(
+                    "a message arrived that was not sent",
+                    "run it with DAT_PATH=verbs: if that works, report a defect of the direct path",
+                ),
+                Sides::TwoProcesses => Problem::new(
+                    "the other side has sent an unexpected message",
+                    "use the same version of dat-check on both sides",
+                ),
+            },
         }
     }
-}
 
-impl From<DatError> for Failure {
-    fn from(error: DatError) -> Self {
-        Problem::of_error(&error).into()
-    }
-}
-
-impl Failure {
-    /// Returns the failure of a post or a wait.
-    pub(super) fn of_call(doing: &str, error: impl Into<DatError>) -> Self {
-        Problem::of_call(doing, &error.into()).into()
-    }
-
-    /// Returns the failure of a side whose peer has ended.
-    pub(super) fn ended(sides: Sides) -> Self {
-        let problem = match sides {
+    fn ended(&self) -> Problem {
+        match self.sides {
             Sides::OneProcess => {
                 Problem::new("the connection ended before the test was complete", AGAIN)
             }
@@ -44,34 +75,35 @@ impl Failure {
                 "the other side ended the connection before the test was complete",
                 "see the output of dat-check on the other side",
             ),
-        };
-        Self {
-            problem,
-            consequence: true,
         }
     }
 
-    /// Returns the failure of a side that has waited up to the time limit.
-    pub(super) fn late(sides: Sides, waiting_for: &str) -> Self {
-        let next = match sides {
-            Sides::OneProcess => {
-                "the host may be too busy: set a longer limit with --timeout; if that does not help, try \
-                 DAT_PATH=verbs, and see the kernel log (dmesg)"
-            }
-            Sides::TwoProcesses => {
-                "see the output on the other side; a longer limit is set with --timeout"
-            }
+    /// Returns the problem of a side that has waited up to the time limit.
+    fn late(&self, awaited: Awaited) -> Problem {
+        let elsewhere = self.sides == Sides::TwoProcesses;
+        let waiting_for = match awaited {
+            Awaited::Request { rejected } if elsewhere => return self.no_request(rejected),
+            Awaited::Request { .. } => "the adapter's own connection request",
+            Awaited::Established => &format!("the connection to {} to be established", self.to),
+            Awaited::Completion => "the completion of a request",
+            Awaited::Message if elsewhere => "a message of the other side",
+            Awaited::Message => "a message",
         };
-        let text = format!("the time limit has passed while waiting for {waiting_for}");
-        Problem::new(text, next).into()
+        Problem::new(
+            format!("the time limit has passed while waiting for {waiting_for}"),
+            match elsewhere {
+                true => "see the output on the other side; a longer limit is set with --timeout",
+                false => {
+                    "the host may be too busy: set a longer limit with --timeout; if that does not \
+                     help, try DAT_PATH=verbs, and see the kernel log (dmesg)"
+                }
+            },
+        )
     }
 
-    /// Returns the failure of a listener that no `dat-check --connect` has reached; it has rejected
+    /// Returns the problem of a listener that no `dat-check --connect` has reached; it has rejected
     /// this many requests of other programs.
-    pub(super) fn no_request(about: &Attempt<'_>, rejected: usize) -> Self {
-        if about.sides == Sides::OneProcess {
-            return Self::late(about.sides, "the adapter's own connection request");
-        }
+    fn no_request(&self, rejected: usize) -> Problem {
         let others = match rejected {
             0 => String::new(),
             1 => "; 1 request of another program, or of another version, was rejected".to_owned(),
@@ -87,22 +119,13 @@ impl Failure {
                 "run `dat-check --connect` on the other host with the address and --port that were printed, \
                  within the limit (--timeout); if that fails, its output says why: a firewall or no route, for \
                  example; both sides need {}",
-                about.in_common()
+                self.in_common()
             ),
         )
-        .into()
     }
 
-    pub(super) fn of_event(kind: ConnectionKind, about: &Attempt<'_>) -> Self {
-        let Attempt {
-            to, manager, sides, ..
-        } = about;
-        if matches!(kind, ConnectionKind::Disconnected | ConnectionKind::Broken) {
-            return Self::ended(*sides);
-        }
-        if *sides == Sides::OneProcess {
-            return Self::of_own_event(kind, about).into();
-        }
+    fn connection(&self, kind: ConnectionKind) -> Problem {
+        let Self { to, manager, .. } = self;
         let (problem, next) = match kind {
             ConnectionKind::NonPeerRejected => (
                 format!(
@@ -112,7 +135,7 @@ impl Failure {
                 format!(
                     "start `dat-check --listen` there first, with the same --port and {}; a firewall \
                      that rejects looks the same",
-                    about.in_common()
+                    self.in_common()
                 ),
             ),
             ConnectionKind::PeerRejected => (
@@ -132,7 +155,7 @@ impl Failure {
                 format!(
                     "check the address and firewalls, and start `dat-check --listen` there first; both sides \
                      need {}",
-                    about.in_common()
+                    self.in_common()
                 ),
             ),
             _ => (
@@ -140,12 +163,12 @@ impl Failure {
                 "see the output on the other side, and run it again with DAT_DBG_TYPE=1".to_owned(),
             ),
         };
-        Problem::new(problem, next).into()
+        Problem::new(problem, next)
     }
 
     /// Returns the problem of an adapter that cannot connect to itself.
-    fn of_own_event(kind: ConnectionKind, about: &Attempt<'_>) -> Problem {
-        let Attempt { to, manager, .. } = about;
+    fn own_connection(&self, kind: ConnectionKind) -> Problem {
+        let Self { to, manager, .. } = self;
         let (what, next) = match kind {
             ConnectionKind::NonPeerRejected | ConnectionKind::PeerRejected => (
                 "was refused",
@@ -169,9 +192,8 @@ impl Failure {
         )
     }
 
-    pub(super) fn of_completion(sides: Sides, status: DtoStatus) -> Self {
-        let next = match (status, sides) {
-            (DtoStatus::Flushed, _) => return Self::ended(sides),
+    fn transfer(&self, status: DtoStatus) -> Problem {
+        let next = match (status, self.sides) {
             (DtoStatus::Transport, Sides::OneProcess) => {
                 "the connection was made, but RDMA packets of the adapter to itself are lost: check the \
                  counters of the port, and on RoCE its GID (show_gids), and that no firewall drops UDP port \
@@ -198,7 +220,20 @@ impl Failure {
             }
         };
         let text = format!("a transfer failed with status {}", name_of(status));
-        Problem::new(text, next).into()
+        Problem::new(text, next)
+    }
+    /// Returns what both sides must have in common.
+    fn in_common(&self) -> String {
+        let manager = format!(
+            "the same connection manager (here: {}; DAT_CM chooses)",
+            self.manager
+        );
+        match &self.fabric {
+            None => manager,
+            Some(fabric) => format!(
+                "{manager} and the same fabric (here: {fabric}; `mlx5-emu run --fabric` chooses)"
+            ),
+        }
     }
 }
 
@@ -214,52 +249,14 @@ fn name_of(status: DtoStatus) -> String {
     name
 }
 
-/// Whether a test has its two sides in one process, or there is a peer elsewhere.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sides {
-    /// The adapter is connected to itself.
-    OneProcess,
-    TwoProcesses,
-}
-
-/// What to do if nothing is known about the cause.
-const AGAIN: &str = "run it again with DAT_DBG_TYPE=1, and see the kernel log (dmesg)";
-
-/// A connection attempt.
-pub(super) struct Attempt<'a> {
-    /// The host and the qualifier.
-    pub(super) to: &'a str,
-    /// The connection manager of this side.
-    pub(super) manager: &'a str,
-    /// The fabric of this side, if its devices are emulated.
-    pub(super) fabric: Option<&'a str>,
-    pub(super) sides: Sides,
-}
-
-impl Attempt<'_> {
-    /// Returns what both sides must have in common.
-    fn in_common(&self) -> String {
-        let manager = format!(
-            "the same connection manager (here: {}; DAT_CM chooses)",
-            self.manager
-        );
-        match self.fabric {
-            None => manager,
-            Some(fabric) => format!(
-                "{manager} and the same fabric (here: {fabric}; `mlx5-emu run --fabric` chooses)"
-            ),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn attempt(manager: &'static str, sides: Sides) -> Attempt<'static> {
+    fn attempt(manager: &str, sides: Sides) -> Attempt {
         Attempt {
-            to: "192.0.2.1, qualifier 7",
-            manager,
+            to: "192.0.2.1, qualifier 7".to_owned(),
+            manager: manager.to_owned(),
             fabric: None,
             sides,
         }
@@ -268,15 +265,15 @@ mod tests {
     #[test]
     fn on_emulated_devices_a_refused_attempt_names_the_fabric() {
         let about = Attempt {
-            fabric: Some("lab-1"),
+            fabric: Some("lab-1".to_owned()),
             ..attempt("rdma_cm", Sides::TwoProcesses)
         };
         for failure in [
-            Failure::of_event(ConnectionKind::NonPeerRejected, &about),
-            Failure::of_event(ConnectionKind::TimedOut, &about),
-            Failure::no_request(&about, 0),
+            Failure::Connection(ConnectionKind::NonPeerRejected),
+            Failure::Connection(ConnectionKind::TimedOut),
+            Failure::Late(Awaited::Request { rejected: 0 }),
         ] {
-            let next = &failure.problem.next;
+            let next = about.problem(&failure).next;
             assert!(next.contains("the same fabric (here: lab-1;"), "{next}");
         }
     }
@@ -291,23 +288,26 @@ mod tests {
             (ConnectionKind::TimedOut, "here: socket"),
             (ConnectionKind::AcceptCompletionError, "DAT_DBG_TYPE"),
         ] {
-            let failure = Failure::of_event(kind, &about);
-            assert!(failure.problem.next.contains(said), "{failure:?}");
-            assert!(!failure.consequence, "{failure:?}");
+            let problem = about.problem(&Failure::Connection(kind));
+            assert!(problem.next.contains(said), "{problem:?}");
+            assert!(!problem.problem.contains("ended"), "{problem:?}");
         }
-        assert!(Failure::of_event(ConnectionKind::Broken, &about).consequence);
+        let broken = about.problem(&Failure::Connection(ConnectionKind::Broken));
+        assert!(
+            broken.problem.contains("the other side ended"),
+            "{broken:?}"
+        );
     }
 
     #[test]
     fn lost_packets_and_an_ended_peer_differ() {
-        let of = |status| Failure::of_completion(Sides::TwoProcesses, status);
+        let about = attempt("socket", Sides::TwoProcesses);
+        let of = |status| about.problem(&Failure::Transfer(status));
         let lost = of(DtoStatus::Transport);
-        assert!(lost.problem.next.contains("MTU"), "{lost:?}");
-        assert!(
-            lost.problem.problem.ends_with("DAT_DTO_ERR_TRANSPORT"),
-            "{lost:?}"
-        );
-        assert!(!lost.consequence && of(DtoStatus::Flushed).consequence);
+        assert!(lost.next.contains("MTU"), "{lost:?}");
+        assert!(lost.problem.ends_with("DAT_DTO_ERR_TRANSPORT"), "{lost:?}");
+        let ended = of(DtoStatus::Flushed);
+        assert!(ended.problem.contains("the other side ended"), "{ended:?}");
         assert_eq!(
             name_of(DtoStatus::ReceiverNotReady),
             "DAT_DTO_ERR_RECEIVER_NOT_READY"
@@ -333,15 +333,11 @@ mod tests {
             DtoStatus::ReceiverNotReady,
             DtoStatus::RemoteAccess,
         ];
-        let failures = (events
-            .map(|kind| Failure::of_event(kind, &about))
-            .into_iter())
-        .chain(statuses.map(|status| Failure::of_completion(sides, status)))
-        .chain([
-            Failure::late(sides, "a message"),
-            Failure::no_request(&about, 0),
-        ]);
-        for Failure { problem, .. } in failures {
+        let failures = (events.map(Failure::Connection).into_iter())
+            .chain(statuses.map(Failure::Transfer))
+            .chain([Awaited::Message, Awaited::Request { rejected: 0 }].map(Failure::Late))
+            .chain([Failure::Unexpected]);
+        for problem in failures.map(|failure| about.problem(&failure)) {
             let text = format!("{} {}", problem.problem, problem.next);
             for absent in ["other side", "both sides", "there", "--listen", "--connect"] {
                 let words = format!(" {absent}");
@@ -354,12 +350,9 @@ mod tests {
     fn a_listener_without_a_request_counts_those_that_it_has_rejected() {
         let said = |rejected| {
             let about = attempt("rdma_cm", Sides::TwoProcesses);
-            let failure = Failure::no_request(&about, rejected);
-            assert!(
-                failure.problem.next.contains("here: rdma_cm"),
-                "{failure:?}"
-            );
-            failure.problem.problem
+            let problem = about.problem(&Failure::Late(Awaited::Request { rejected }));
+            assert!(problem.next.contains("here: rdma_cm"), "{problem:?}");
+            problem.problem
         };
         assert!(!said(0).contains("rejected"));
         assert!(said(1).contains("1 request of another program"));

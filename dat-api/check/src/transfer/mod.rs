@@ -1,55 +1,51 @@
 //! The connection tests: two sides connect, move data both ways by every operation, and compare
-//! every byte.
+//! every byte. The example `operations` has the code that moves the data.
 //!
 //! | file | content |
 //! | --- | --- |
-//! | `side.rs` | one side: its endpoint, memory, and waits |
-//! | `rounds.rs` | the transfers, and the messages that steer them |
 //! | `failure.rs` | what went wrong, and the next step |
+//! | `examples/operations/side.rs` | one side: its endpoint, memory, and waits |
+//! | `examples/operations/rounds.rs` | the transfers, and the messages that steer them |
 
 mod failure;
+#[path = "../../../../examples/operations/rounds.rs"]
 mod rounds;
+#[path = "../../../../examples/operations/side.rs"]
 mod side;
 
 use std::io::{self, Write};
-use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
-use std::thread;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Instant;
 
-use dat_api::safe::{Adapter, ServicePoint};
+use dat_api::safe::Adapter;
 
-use crate::cli::{Cli, Test};
+use crate::cli::{Cli, QUALIFIER, Test};
 use crate::problem::Problem;
 use crate::report::{self, Outcome, Transfer};
 
-use self::failure::{Failure, Sides};
+use self::failure::{Attempt, Sides};
+use self::rounds::Round;
 use self::side::Side;
 
-type Result<T, E = Failure> = core::result::Result<T, E>;
-
 pub(crate) fn run(test: &Test, adapter: &Adapter, cli: &Cli) -> report::Test {
-    let deadline = Instant::now() + cli.limit();
-    let mut report = blank(test);
-    report.qualifier = (*test != Test::Loopback).then_some(cli.port);
-    let mut transfers = Vec::new();
-    let ended = match test {
-        Test::Loopback => loopback(adapter, deadline, &mut transfers),
-        Test::Listen => listen(adapter, cli, deadline, &mut transfers),
-        Test::Connect(host) => connect(adapter, host, cli.port, deadline, &mut transfers),
+    let mut done = Vec::new();
+    let ended = moved(test, adapter, cli, &mut done);
+    let no_reads = adapter.query().ia.max_rdma_read_per_ep_out == 0;
+    let transfer = |Round { operation, bytes }| Transfer {
+        operation: operation.name(),
+        bytes,
     };
-    if adapter.query().ia.max_rdma_read_per_ep_out == 0 {
-        report
-            .notes
-            .push("the device issues no RDMA reads".to_owned());
+    report::Test {
+        result: match ended {
+            Ok(()) => Outcome::Ok,
+            Err(_) => Outcome::Problem,
+        },
+        qualifier: (*test != Test::Loopback).then_some(cli.port),
+        transfers: done.into_iter().map(transfer).collect(),
+        problem: ended.err(),
+        notes: Vec::from_iter(no_reads.then(|| "the device issues no RDMA reads".to_owned())),
+        ..blank(test)
     }
-    report.transfers = transfers;
-    match ended {
-        Ok(()) => report.result = Outcome::Ok,
-        Err(failure) => report.problem = Some(failure.problem),
-    }
-    report
 }
 
 /// Returns the report of a test for which no adapter can be used.
@@ -82,52 +78,58 @@ fn blank(test: &Test) -> report::Test {
     }
 }
 
-/// Connects an adapter to itself, with a thread for the passive side.
-fn loopback(adapter: &Adapter, deadline: Instant, transfers: &mut Vec<Transfer>) -> Result<()> {
-    let stop = AtomicBool::new(false);
-    let (tell, told) = mpsc::channel();
-    thread::scope(|scope| {
-        let stop = &stop;
-        // The thread owns the sender, so that its end is noticed.
-        let passive = scope.spawn(move || {
-            let mut side = Side::new(adapter, Sides::OneProcess, deadline)?;
-            let point = adapter.listen_any(side.connections())?;
-            // Fails only if the other side has failed, and then `stop` is set.
-            let _ = tell.send(point.qualifier());
-            serve(&mut side, point, stop, &mut Vec::new())
-        });
-        let mut active = || {
-            let mut side = Side::new(adapter, Sides::OneProcess, deadline)?;
-            let qualifier = told.recv_timeout(side.remaining());
-            let qualifier = qualifier.map_err(|_| Failure::ended(Sides::OneProcess))?;
-            use_peer(&mut side, adapter.address(), qualifier, transfers)
-        };
-        let active = active();
-        stop.store(active.is_err(), Ordering::Release);
-        let passive = match passive.join() {
-            Ok(passive) => passive,
-            Err(panic) => std::panic::resume_unwind(panic),
-        };
-        match (active, passive) {
-            (Ok(()), passive) => passive,
-            // What the other side did is the cause.
-            (Err(active), Err(passive)) if active.consequence => Err(passive),
-            (Err(active), _) => Err(active),
+fn moved(test: &Test, adapter: &Adapter, cli: &Cli, done: &mut Vec<Round>) -> Result<(), Problem> {
+    let deadline = Instant::now() + cli.limit();
+    let (address, mut qualifier) = match test {
+        Test::Connect(host) => (resolve(host, adapter.address())?, cli.port),
+        Test::Loopback | Test::Listen => (adapter.address(), cli.port),
+    };
+    let mut move_all = || {
+        let mut side = Side::new(adapter, deadline)?;
+        match test {
+            Test::Connect(_) => rounds::active(&mut side, address, qualifier, done),
+            Test::Listen => {
+                let point = adapter.listen(qualifier, side.connections())?;
+                announce(address.ip(), cli);
+                rounds::passive(&mut side, point, done)
+            }
+            Test::Loopback => {
+                let mut sides = [side, Side::new(adapter, deadline)?];
+                let point = adapter.listen_any(sides[1].connections())?;
+                qualifier = point.qualifier();
+                sides[0].request(address, qualifier)?;
+                sides[1].accept()?;
+                for side in &mut sides {
+                    side.establish()?;
+                }
+                rounds::move_data(&mut sides, done)?;
+                sides[0].disconnect();
+                Ok(())
+            }
         }
-    })
+    };
+    let ended = move_all();
+    let provider = adapter.query().provider.provider_specific_attributes;
+    let manager = provider.into_iter().find(|one| one.name == "cm");
+    let attempt = Attempt {
+        to: match test {
+            Test::Listen => "the peer".to_owned(),
+            _ => format!("{}, qualifier {qualifier},", address.ip()),
+        },
+        manager: manager.map_or_else(String::new, |one| one.value),
+        fabric: crate::system::emulated_fabric(),
+        sides: match test {
+            Test::Loopback => Sides::OneProcess,
+            _ => Sides::TwoProcesses,
+        },
+    };
+    ended.map_err(|failure| attempt.problem(&failure))
 }
 
-fn listen(
-    adapter: &Adapter,
-    cli: &Cli,
-    deadline: Instant,
-    transfers: &mut Vec<Transfer>,
-) -> Result<()> {
-    let mut side = Side::new(adapter, Sides::TwoProcesses, deadline)?;
-    let point = adapter.listen(cli.port, side.connections())?;
-    let address = adapter.address().ip();
+/// Says how the other side connects.
+fn announce(address: IpAddr, cli: &Cli) {
     let port = match cli.port {
-        18515 => String::new(),
+        QUALIFIER => String::new(),
         other => format!(" --port {other}"),
     };
     let place = match address.is_loopback() {
@@ -147,17 +149,10 @@ fn listen(
             .write_all(waiting.as_bytes())
             .and_then(|()| io::stdout().flush()),
     };
-    serve(&mut side, point, &AtomicBool::new(false), transfers)
 }
 
-fn connect(
-    adapter: &Adapter,
-    host: &str,
-    qualifier: u64,
-    deadline: Instant,
-    transfers: &mut Vec<Transfer>,
-) -> Result<()> {
-    let own = adapter.address();
+/// Returns the address of a host, of the family of the adapter's own if it has one.
+fn resolve(host: &str, own: SocketAddr) -> Result<SocketAddr, Problem> {
     let addresses = (host, 0)
         .to_socket_addrs()
         .map(Iterator::collect::<Vec<_>>)
@@ -174,43 +169,17 @@ fn connect(
             )
         })?;
     let same_family = addresses.iter().find(|one| one.is_ipv4() == own.is_ipv4());
-    let Some(&address) = same_family.or(addresses.first()) else {
-        let text = format!("the host {host} has no address");
-        return Err(Problem::new(text, "use an IP address").into());
-    };
-    let mut side = Side::new(adapter, Sides::TwoProcesses, deadline)?;
-    use_peer(&mut side, address, qualifier, transfers)
+    let found = same_family.or(addresses.first()).copied();
+    found.ok_or_else(|| {
+        Problem::new(
+            format!("the host {host} has no address"),
+            "use an IP address",
+        )
+    })
 }
 
 fn is_adapter(name: &str) -> bool {
     let entries = dat_api::registry::read_conf().conf.entries;
     let devices = dat_api::registry::device_names().unwrap_or_default();
     entries.iter().any(|entry| entry.name == name) || devices.iter().any(|device| device == name)
-}
-
-/// Runs the passive side.
-fn serve(
-    side: &mut Side,
-    point: ServicePoint,
-    stop: &AtomicBool,
-    transfers: &mut Vec<Transfer>,
-) -> Result<()> {
-    let peer = side.accept(stop)?;
-    drop(point);
-    side.move_data(&peer, false, transfers)?;
-    side.await_disconnect();
-    Ok(())
-}
-
-/// Runs the active side.
-fn use_peer(
-    side: &mut Side,
-    address: SocketAddr,
-    qualifier: u64,
-    transfers: &mut Vec<Transfer>,
-) -> Result<()> {
-    let peer = side.connect(address, qualifier)?;
-    side.move_data(&peer, true, transfers)?;
-    side.disconnect();
-    Ok(())
 }
