@@ -74,7 +74,7 @@ impl fmt::Display for Failure {
             Self::Call(what, error) => write!(f, "cannot {what}: {error}"),
             Self::Late(awaited) => write!(f, "the time limit has passed: {awaited:?}"),
             Self::Connection(kind) => write!(f, "the connection has ended: {kind:?}"),
-            Self::Transfer(status) => write!(f, "a transfer failed: {status:?}"),
+            Self::Transfer(status) => write!(f, "a transfer failed: {status}"),
             Self::Wrong(wrong) => wrong.fmt(f),
             Self::Unexpected => f.write_str("the peer has sent a message of another program"),
         }

@@ -1,5 +1,7 @@
 //! Events.
 
+use std::fmt;
+
 use super::ExtendedOperation;
 use crate::handle::Handle;
 
@@ -170,6 +172,26 @@ pub enum DtoStatus {
     ReceiverNotReady = 9,
     PartialPacket = 10,
     RmrOperationFailed = 11,
+}
+
+/// The name in the DAT pages.
+impl fmt::Display for DtoStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Success => "DAT_DTO_SUCCESS",
+            Self::Flushed => "DAT_DTO_ERR_FLUSHED",
+            Self::LocalLength => "DAT_DTO_ERR_LOCAL_LENGTH",
+            Self::LocalEp => "DAT_DTO_ERR_LOCAL_EP",
+            Self::LocalProtection => "DAT_DTO_ERR_LOCAL_PROTECTION",
+            Self::BadResponse => "DAT_DTO_ERR_BAD_RESPONSE",
+            Self::RemoteAccess => "DAT_DTO_ERR_REMOTE_ACCESS",
+            Self::RemoteResponder => "DAT_DTO_ERR_REMOTE_RESPONDER",
+            Self::Transport => "DAT_DTO_ERR_TRANSPORT",
+            Self::ReceiverNotReady => "DAT_DTO_ERR_RECEIVER_NOT_READY",
+            Self::PartialPacket => "DAT_DTO_ERR_PARTIAL_PACKET",
+            Self::RmrOperationFailed => "DAT_RMR_OPERATION_FAILED",
+        })
+    }
 }
 
 /// The operation of a data transfer, with the numbers of DAT 2.0's `DAT_DTOS`.

@@ -37,12 +37,33 @@ pub enum DataPath {
     },
 }
 
+impl DataPath {
+    /// Returns its name in one word.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Verbs { .. } => "verbs",
+            Self::Unusable { .. } => "unusable",
+        }
+    }
+
+    /// Returns why it is not the direct path.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Direct => None,
+            Self::Verbs { reason } | Self::Unusable { reason } => Some(reason),
+        }
+    }
+}
+
 impl fmt::Display for DataPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Direct => f.write_str("direct"),
-            Self::Verbs { reason } => write!(f, "verbs ({reason})"),
-            Self::Unusable { reason } => write!(f, "unusable ({reason})"),
+        f.write_str(self.name())?;
+        match self.reason() {
+            None => Ok(()),
+            Some(reason) => write!(f, " ({reason})"),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `dat_api` numbers types and subtypes as uDAPL 1.2 does.
 
 use crate::abi::facts;
+use dat_api::types::DtoStatus;
 use dat_api::{DatReturn, ReturnType, Subtype};
 use std::collections::BTreeMap;
 
@@ -28,6 +29,28 @@ fn subtypes_have_the_numbers_of_the_facts() {
         .map(|subtype| (subtype.name(), i128::from(subtype as u32)))
         .collect();
     assert_eq!(here, enumeration("DAT_RETURN_SUBTYPE"));
+}
+
+#[test]
+fn results_of_transfers_have_the_names_and_numbers_of_the_facts() {
+    let all = [
+        DtoStatus::Success,
+        DtoStatus::Flushed,
+        DtoStatus::LocalLength,
+        DtoStatus::LocalEp,
+        DtoStatus::LocalProtection,
+        DtoStatus::BadResponse,
+        DtoStatus::RemoteAccess,
+        DtoStatus::RemoteResponder,
+        DtoStatus::Transport,
+        DtoStatus::ReceiverNotReady,
+        DtoStatus::PartialPacket,
+        DtoStatus::RmrOperationFailed,
+    ];
+    let here = all.map(|status| (status.to_string(), i128::from(status as u8)));
+    let facts = enumeration("DAT_DTO_COMPLETION_STATUS").into_iter();
+    let facts = facts.map(|(name, number)| (name.to_owned(), number));
+    assert_eq!(BTreeMap::from(here), facts.collect());
 }
 
 #[test]
