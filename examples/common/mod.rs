@@ -1,6 +1,8 @@
 //! Shared by the examples: options, waiting, and error messages with remedies.
 #![allow(dead_code, reason = "each example uses a part of it")]
 
+mod remedy;
+
 use std::error::Error;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
@@ -57,32 +59,13 @@ pub(crate) fn main<O: Parser>(run: impl FnOnce(O) -> Outcome<()>) -> ExitCode {
         Some(error) => Some(error.code()),
         None => error.downcast_ref::<DatReturn>().copied(),
     };
-    match code.and_then(DatReturn::kind).and_then(next_step) {
+    match code.and_then(DatReturn::kind).and_then(remedy::of) {
         Some(step) => {
             eprintln!("next: {step}");
             ExitCode::from(2)
         }
         None => ExitCode::from(3),
     }
-}
-
-/// Returns the remedy for an error, if one is known.
-fn next_step(kind: ReturnType) -> Option<&'static str> {
-    Some(match kind {
-        ReturnType::ProviderNotFound => {
-            "`dat-bench devices` lists the adapters of this host; without one, \
-             `mlx5-emu run -- PROGRAM` provides an emulated one"
-        }
-        ReturnType::ConnQualInUse => "end the other server, or choose another qualifier with -p",
-        ReturnType::InsufficientResources => {
-            "check the limits of locked memory (`ulimit -l`) and of open files (`ulimit -n`)"
-        }
-        ReturnType::PrivilegesViolation => "choose a qualifier of 1024 or more with -p",
-        ReturnType::InvalidAddress | ReturnType::ModelNotSupported => {
-            "DAT_CM=socket makes connections over TCP, DAT_PATH=verbs drives any RDMA device"
-        }
-        _ => return None,
-    })
 }
 
 /// Waits for the next event; retries after a signal.

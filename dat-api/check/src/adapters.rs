@@ -6,15 +6,14 @@
 
 use std::collections::BTreeSet;
 
-use dat_api::DatError;
 use dat_api::registry::{self, ConfFile, Entry};
 use dat_api::safe::{Adapter, OpenOptions};
-use dat_engine::{DataPath, PathRequest};
+use dat_engine::{DataPath, DeviceInfo, PathRequest};
 
 use crate::advice;
 use crate::linker::{self, Found};
-use crate::opening::{Examined, close, opened};
-use crate::problem::Problem;
+use crate::opening::{Examined, opened};
+use crate::problem::{AGAIN, Problem};
 use crate::report::{self, Outcome};
 
 /// What is examined.
@@ -42,42 +41,20 @@ impl Registry<'_> {
 
     /// Returns the adapter for a test: the one of this name, or the first that can be used.
     pub(crate) fn choose(&self, name: Option<&str>) -> Examined {
-        if let Some(name) = name {
-            return best(self.examined(&[name.to_owned()])).unwrap_or_else(|| self.of_name(name));
-        }
-        let mut failed = None;
-        for name in self.names() {
-            let examined = best(self.examined(&[name]));
-            match examined {
-                Some(examined) if examined.adapter.is_some() => return examined,
-                Some(examined) if examined.report.result == Outcome::Problem => {
-                    failed.get_or_insert(examined);
-                }
-                _ => {}
-            }
-        }
-        failed.unwrap_or_else(|| Examined::closed(self.no_device()))
-    }
-
-    /// Returns the names that a program of this kind can open, each once: entries, then devices.
-    fn names(&self) -> Vec<String> {
-        let entries = self.file.conf.entries.iter();
-        let entries = entries.filter(|entry| {
-            (entry.major, entry.minor) == self.version && entry.threadsafe == self.threadsafe
-        });
-        let devices = registry::device_names().unwrap_or_default();
-        let mut seen = BTreeSet::new();
-        let names = entries.map(|entry| entry.name.clone()).chain(devices);
-        names.filter(|name| seen.insert(name.clone())).collect()
+        let names = Vec::from_iter(name.map(str::to_owned));
+        best(self.examined(&names)).unwrap_or_else(|| match name {
+            Some(name) => self.of_name(name),
+            None => Examined::closed(self.no_device()),
+        })
     }
 
     fn examined(&self, names: &[String]) -> Vec<Examined> {
         let entries = self.file.conf.entries.iter();
         let chosen = entries.filter(|entry| names.is_empty() || names.contains(&entry.name));
         let mut all: Vec<Examined> = chosen.map(|entry| self.of_entry(entry)).collect();
-        let keys: BTreeSet<(String, bool)> = all.iter().filter_map(key_of).collect();
-        for (name, threadsafe) in &keys {
-            self.decide(&mut all, name, *threadsafe);
+        let keys: BTreeSet<Key> = all.iter().filter_map(key_of).collect();
+        for key in &keys {
+            self.decide(&mut all, key);
         }
         for (name, threadsafe) in &keys {
             if *threadsafe != self.threadsafe {
@@ -106,57 +83,44 @@ impl Registry<'_> {
     /// Completes the entries of a name that have not the thread safety that programs request.
     /// `other`: whether the name also has entries that do.
     fn not_requested(&self, all: &mut [Examined], name: &str, other: bool) {
-        let (is, requested, how) = match self.threadsafe {
-            false => ("threadsafe", "nonthreadsafe", "dat_ia_open requests"),
+        let (is, requested, how, way) = match self.threadsafe {
+            false => (
+                "threadsafe",
+                "nonthreadsafe",
+                "dat_ia_open requests",
+                "a program that passes DAT_TRUE as thread_safety to dat_ia_openv opens the line \
+                 (check with --threadsafe)",
+            ),
             true => (
                 "nonthreadsafe",
                 "threadsafe",
                 "programs that pass DAT_TRUE to dat_ia_openv request",
+                "dat_ia_open opens the line (check without --threadsafe)",
             ),
         };
-        let way = match self.threadsafe {
-            false => {
-                "a program that passes DAT_TRUE as thread_safety to dat_ia_openv opens the line \
-                 (check with --threadsafe)"
-            }
-            true => "dat_ia_open opens the line (check without --threadsafe)",
-        };
         let instead = match other {
-            true => Ok(()),
-            false => self.open(name, self.threadsafe).map(drop),
+            true => Ok("another line of this name"),
+            false => self
+                .open(name, self.threadsafe)
+                .map(|_| "the device of this name, without the settings of this line"),
         };
-        let lines = all.iter_mut().filter(|one| {
-            key_of(one).is_some_and(|key| key == (name.to_owned(), !self.threadsafe))
-        });
-        for one in lines {
-            one.adapter = None;
-            let report = &mut one.report;
-            if !matches!(report.result, Outcome::Ok | Outcome::Foreign) {
-                report
-                    .notes
-                    .push(format!("the line is {is}; {how} {requested}"));
+        for at in lines_of(all, &(name.to_owned(), !self.threadsafe)) {
+            let one = &mut all[at];
+            if !matches!(one.report.result, Outcome::Ok | Outcome::Foreign) {
+                one.adapter = None;
+                let note = format!("the line is {is}; {how} {requested}");
+                one.report.notes.push(note);
                 continue;
             }
-            close(one);
-            let report = &mut one.report;
-            let line = report.line.unwrap_or(0);
             match &instead {
-                Ok(()) => {
-                    report.result = Outcome::Unused;
-                    let what = match other {
-                        true => "another line of this name",
-                        false => "the device of this name, without the settings of this line",
-                    };
-                    report.notes.push(format!(
-                        "the line is {is}, and {how} {requested}: that opens {what}; {way}"
-                    ));
-                }
+                Ok(what) => one.not_used(format!(
+                    "the line is {is}, and {how} {requested}: that opens {what}; {way}"
+                )),
                 Err(error) => {
-                    report.result = Outcome::Problem;
-                    report.problem = Some(Problem::with_next(
-                        error,
-                        format!("write {requested} instead of {is} in line {line}; {way}"),
-                    ));
+                    let line = one.report.line.unwrap_or(0);
+                    let next = format!("write {requested} instead of {is} in line {line}; {way}");
+                    one.close();
+                    one.fail(Problem::with_next(error, next));
                 }
             }
         }
@@ -165,11 +129,9 @@ impl Registry<'_> {
     /// Returns the devices that have no name because they cannot be opened.
     fn unusable_devices(&self) -> Vec<report::Adapter> {
         let devices = dat_engine::devices_with(PathRequest::Auto).unwrap_or_default();
-        let unusable = devices.iter().filter_map(|device| match &device.path {
-            DataPath::Unusable { .. } => Some(self.of_name(&device.name).report),
-            _ => None,
-        });
-        unusable.collect()
+        let unusable = |one: &&DeviceInfo| matches!(one.path, DataPath::Unusable { .. });
+        let reports = devices.iter().filter(unusable);
+        reports.map(|one| self.of_name(&one.name).report).collect()
     }
 
     /// Returns the report if no name can be opened at all.
@@ -178,7 +140,7 @@ impl Registry<'_> {
         report.problem = Some(match dat_engine::devices_with(PathRequest::Auto) {
             Ok(devices) if devices.is_empty() => advice::no_device(),
             Ok(_) => Problem::new("no RDMA device has a port", "see the kernel log (dmesg)"),
-            Err(error) => Problem::of_engine(&error),
+            Err(error) => Problem::of_engine(&error, AGAIN),
         });
         report
     }
@@ -204,85 +166,63 @@ impl Registry<'_> {
 
     /// Finds out which of the entries of one name and thread safety is used, and says so in all of
     /// them.
-    fn decide(&self, all: &mut [Examined], name: &str, threadsafe: bool) {
-        let is_listed =
-            |one: &Examined| key_of(one).is_some_and(|key| key == (name.to_owned(), threadsafe));
-        let lines: Vec<usize> = (0..all.len()).filter(|&at| is_listed(&all[at])).collect();
-        match self.what_opens(all, &lines, name, threadsafe) {
-            Got::Entry(used) => {
+    fn decide(&self, all: &mut [Examined], key: &Key) {
+        let lines = lines_of(all, key);
+        match self.what_opens(all, key) {
+            Ok(Some(used)) => {
                 let number = all[used].report.line.unwrap_or(0);
                 for at in lines.into_iter().filter(|&at| at != used) {
-                    let note = format!("line {number} has the same name and is used");
-                    not_used(&mut all[at], note);
+                    all[at].not_used(format!("line {number} has the same name and is used"));
                 }
             }
-            Got::Failure(error) => {
-                let failed = lines.iter().position(|&at| is_failed(&all[at]));
+            Ok(None) => {}
+            Err(error) => {
+                let failed = lines.iter().position(|&at| all[at].is_failed());
                 let failed = failed.unwrap_or_else(|| {
-                    all[lines[0]].adapter = None;
-                    let report = &mut all[lines[0]].report;
-                    report.result = Outcome::Problem;
-                    report.problem = Some(Problem::of_error(&error));
+                    all[lines[0]].fail(Problem::of_error(&error));
                     0
                 });
                 for &at in &lines[failed + 1..] {
-                    if !is_failed(&all[at]) {
-                        let note =
-                            "not reached: opening the name ends with the error of a line above";
-                        not_used(&mut all[at], note.to_owned());
+                    let note = "not reached: opening the name ends with the error of a line above";
+                    if !all[at].is_failed() {
+                        all[at].not_used(note.to_owned());
                     }
                 }
             }
-            Got::Nothing => {}
         }
     }
 
-    /// The library tries the entries in their order. The first entry of its own decides, for all of
-    /// its own: it uses the first whose device exists.
-    fn what_opens(&self, all: &[Examined], lines: &[usize], name: &str, threadsafe: bool) -> Got {
-        for &at in lines {
+    /// Returns which entry a program gets that opens the name, if it gets one. The library tries the
+    /// entries in their order. The first entry of its own decides, for all of its own: it uses the
+    /// first whose device exists.
+    fn what_opens(&self, all: &[Examined], key: &Key) -> dat_api::Result<Option<usize>> {
+        let ((name, threadsafe), lines) = (key, lines_of(all, key));
+        for &at in &lines {
             let report = &all[at].report;
             if report.result == Outcome::Foreign {
-                return Got::Entry(at);
+                return Ok(Some(at));
             }
             // This library opens the device of an entry for one that is not installed.
             if report.is_replaced {
-                return match report.opened {
-                    Some(_) => Got::Entry(at),
-                    None => Got::Nothing,
-                };
+                return Ok(report.opened.as_ref().map(|_| at));
             }
-            if !registry::is_ours(&report.library) {
-                continue;
+            if registry::is_ours(&report.library) {
+                self.open(name, *threadsafe)?;
+                return Ok(lines
+                    .into_iter()
+                    .find(|&at| all[at].report.opened.is_some()));
             }
-            return match self.open(name, threadsafe) {
-                Ok(_) => {
-                    let mut lines = lines.iter().copied();
-                    lines
-                        .find(|&at| all[at].report.opened.is_some())
-                        .map_or(Got::Nothing, Got::Entry)
-                }
-                Err(error) => Got::Failure(error),
-            };
         }
-        Got::Nothing
+        Ok(None)
     }
 
     /// Returns the report of a name without an entry that was not examined yet.
     fn unlisted(&self, name: &str) -> report::Adapter {
         report::Adapter {
             name: name.to_owned(),
-            result: Outcome::Problem,
-            line: None,
             dat_version: format!("{}.{}", self.version.0, self.version.1),
-            threadsafe: None,
             library: registry::library(self.version).to_owned(),
-            library_path: None,
-            is_replaced: false,
-            instance_data: None,
-            opened: None,
-            problem: None,
-            notes: Vec::new(),
+            ..report::Adapter::default()
         }
     }
 
@@ -318,63 +258,47 @@ impl Registry<'_> {
 fn best(mut all: Vec<Examined>) -> Option<Examined> {
     let usable = all.iter().position(|one| one.adapter.is_some());
     let with = |result| all.iter().position(|one| one.report.result == result);
-    let foreign = with(Outcome::Foreign);
-    let at = usable.or(foreign).or_else(|| with(Outcome::Problem))?;
+    let at = usable
+        .or_else(|| with(Outcome::Foreign))
+        .or_else(|| with(Outcome::Problem))?;
     let mut chosen = all.swap_remove(at);
-    if foreign == Some(at) && usable.is_none() {
+    if chosen.report.result == Outcome::Foreign {
         let text = format!(
             "{} serves the name, and dat-check tests this library",
             chosen.report.library
         );
         let next = "test with a program of that library, or name libdat.so.1 in the entry";
-        chosen.report.result = Outcome::Problem;
-        chosen.report.problem = Some(Problem::new(text, next));
+        chosen.fail(Problem::new(text, next));
     }
     Some(chosen)
 }
 
-/// Returns the name and the thread safety of an entry that programs of this library can request.
-fn key_of(one: &Examined) -> Option<(String, bool)> {
+/// The name and the thread safety that a program requests.
+type Key = (String, bool);
+
+/// Returns what programs of this library request to open an entry.
+fn key_of(one: &Examined) -> Option<Key> {
     let Examined { report, .. } = one;
     let is_entry = report.line.is_some() && report.result != Outcome::Ignored;
     Some((report.name.clone(), report.threadsafe?)).filter(|_| is_entry)
 }
 
-/// What a program gets that opens a name.
-enum Got {
-    /// The entry at this index.
-    Entry(usize),
-    Failure(DatError),
-    /// No entry of the name can be used.
-    Nothing,
-}
-
-/// Returns whether an entry could not be opened or loaded by itself.
-fn is_failed(one: &Examined) -> bool {
-    one.report.opened.is_none() && one.report.result == Outcome::Problem
-}
-
-fn not_used(one: &mut Examined, note: String) {
-    close(one);
-    one.report.result = Outcome::Unused;
-    one.report.notes.push(note);
+fn lines_of(all: &[Examined], key: &Key) -> Vec<usize> {
+    let is_listed = |&at: &usize| key_of(&all[at]).is_some_and(|one| one == *key);
+    (0..all.len()).filter(is_listed).collect()
 }
 
 /// Returns the report of an entry that was not examined yet.
 fn blank(entry: &Entry) -> report::Adapter {
     report::Adapter {
         name: entry.name.clone(),
-        result: Outcome::Problem,
         line: Some(entry.line),
         dat_version: format!("{}.{}", entry.major, entry.minor),
         threadsafe: Some(entry.threadsafe),
         library: entry.library.clone(),
-        library_path: None,
-        is_replaced: false,
         instance_data: Some(entry.instance_data.clone()),
-        opened: None,
-        problem: None,
         notes: entry.unused_platform_data().into_iter().collect(),
+        ..report::Adapter::default()
     }
 }
 
@@ -421,7 +345,7 @@ fn look_up(report: &mut report::Adapter, version: (u32, u32)) {
                 ));
             }
         }
-        Found::Nowhere { reason } => {
+        Found::Nowhere(reason) => {
             report.problem = Some(Problem::new(
                 format!("the dynamic linker does not load {library}: {reason}"),
                 format!(
@@ -431,7 +355,7 @@ fn look_up(report: &mut report::Adapter, version: (u32, u32)) {
                 ),
             ));
         }
-        Found::Unknown { reason } => {
+        Found::Unknown(reason) => {
             report.result = Outcome::Foreign;
             report.notes.push(format!(
                 "not known whether {library} is installed: {reason}"

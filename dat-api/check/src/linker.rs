@@ -9,9 +9,9 @@ pub(crate) enum Found {
     /// The file, and the libraries that it needs and that are not found.
     At { path: String, missing: Vec<String> },
     /// No such file; the linker's reason.
-    Nowhere { reason: String },
-    /// The linker cannot be asked.
-    Unknown { reason: String },
+    Nowhere(String),
+    /// The linker cannot be asked, for this reason.
+    Unknown(String),
 }
 
 /// Asks glibc's dynamic linker, which lists the libraries of a program instead of running it if
@@ -19,9 +19,7 @@ pub(crate) enum Found {
 /// searches: in `LD_LIBRARY_PATH`, the cache of ldconfig, and the system's directories.
 pub(crate) fn find(library: &str) -> Found {
     if library.contains([':', ' ', '\t', '\n']) {
-        return Found::Unknown {
-            reason: "the name has a blank or a colon".to_owned(),
-        };
+        return Found::Unknown("the name has a blank or a colon".to_owned());
     }
     let this = env::current_exe();
     let output = this.and_then(|this| {
@@ -40,9 +38,7 @@ pub(crate) fn find(library: &str) -> Found {
             &String::from_utf8_lossy(&output.stdout),
             &String::from_utf8_lossy(&output.stderr),
         ),
-        Err(error) => Found::Unknown {
-            reason: error.to_string(),
-        },
+        Err(error) => Found::Unknown(error.to_string()),
     }
 }
 
@@ -51,9 +47,7 @@ fn parse(library: &str, list: &str, errors: &str) -> Found {
     if let Some((_, rest)) = errors.split_once(&refused) {
         let reason = rest.trim_start().trim_start_matches('(');
         let reason = reason.split(')').next().unwrap_or_default();
-        return Found::Nowhere {
-            reason: reason.to_owned(),
-        };
+        return Found::Nowhere(reason.to_owned());
     }
     let mut path = None;
     let mut missing = Vec::new();
@@ -70,9 +64,7 @@ fn parse(library: &str, list: &str, errors: &str) -> Found {
     }
     match path {
         Some(path) => Found::At { path, missing },
-        None => Found::Unknown {
-            reason: "the dynamic linker does not list it".to_owned(),
-        },
+        None => Found::Unknown("the dynamic linker does not list it".to_owned()),
     }
 }
 
@@ -97,10 +89,7 @@ mod tests {
         };
         assert_eq!(at("libone.so.1"), "/opt/lib/libone.so.1");
         assert_eq!(at("/opt/own/libtwo.so"), "/opt/own/libtwo.so");
-        assert!(matches!(
-            parse("libthree.so", LIST, ""),
-            Found::Unknown { .. }
-        ));
+        assert!(matches!(parse("libthree.so", LIST, ""), Found::Unknown(_)));
     }
 
     #[test]
@@ -108,15 +97,12 @@ mod tests {
         let errors = "ERROR: ld.so: object 'libno.so' from LD_PRELOAD cannot be preloaded \
                       (cannot open shared object file): ignored.\n";
         let reason = "cannot open shared object file".to_owned();
-        assert_eq!(parse("libno.so", LIST, errors), Found::Nowhere { reason });
+        assert_eq!(parse("libno.so", LIST, errors), Found::Nowhere(reason));
     }
 
     #[test]
     fn the_linker_of_this_host_is_asked() {
-        assert!(matches!(
-            find("libno-such-library.so.1"),
-            Found::Nowhere { .. }
-        ));
+        assert!(matches!(find("libno-such-library.so.1"), Found::Nowhere(_)));
         match find("libibverbs.so.1") {
             Found::At { path, missing } => {
                 assert!(path.ends_with("/libibverbs.so.1"), "{path}");

@@ -7,6 +7,7 @@
 //! opening    opens one adapter
 //! advice     the next step for a name that stands for no device
 //! variables  the DAT_* variables        problem    an error and the next step
+//! remedy     next steps by error code, of the examples
 //! system     limits, device files       linker     what the dynamic linker finds
 //! transfer   the connection tests
 //! ```
@@ -21,6 +22,8 @@ mod cli;
 mod linker;
 mod opening;
 mod problem;
+#[path = "../../../examples/common/remedy.rs"]
+mod remedy;
 mod report;
 mod system;
 mod text;
@@ -34,7 +37,7 @@ use clap::Parser;
 
 use adapters::Registry;
 use cli::Cli;
-use report::{Conf, Report};
+use report::{Conf, Report, SCHEMA};
 
 /// The exit status for a wrong command line.
 const USAGE: u8 = 1;
@@ -69,9 +72,18 @@ fn main() -> ExitCode {
 fn run(cli: &Cli) -> Result<ExitCode, String> {
     let test = cli.test()?;
     let file = dat_api::registry::read_conf();
-    let variables = variables::examine();
-    let system = system::examine(cli.udapl);
-    let mut report = Report::new(cli.udapl, Conf::new(&file), variables, system);
+    let mut report = Report {
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION"),
+        udapl: format!("{}.{}", cli.udapl.0, cli.udapl.1),
+        dat_conf: Conf::new(&file),
+        variables: variables::examine(),
+        system: system::examine(cli.udapl),
+        adapters: Vec::new(),
+        test: None,
+        problems: 0,
+        status: 0,
+    };
     let registry = Registry {
         file: &file,
         threadsafe: cli.threadsafe,
@@ -82,17 +94,13 @@ fn run(cli: &Cli) -> Result<ExitCode, String> {
         Some(test) => {
             let chosen = registry.choose(cli.names.first().map(String::as_str));
             report.adapters.push(chosen.report);
-            report.test = Some(match chosen.adapter {
-                Some(adapter) => transfer::run(&test, &adapter, cli),
-                None => transfer::not_run(&test),
-            });
+            report.test = Some(transfer::run(&test, chosen.adapter.as_ref(), cli));
         }
     }
     report.finish();
-    let printed = if cli.json {
-        report.json()
-    } else {
-        text::of(&report)
+    let printed = match cli.json {
+        true => report.json(),
+        false => text::of(&report),
     };
     let mut out = io::stdout().lock();
     if let Err(error) = out.write_all(printed.as_bytes()).and_then(|()| out.flush()) {

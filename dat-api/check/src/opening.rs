@@ -6,7 +6,7 @@ use dat_api::ReturnType;
 use dat_api::object::ia::IaInfo;
 use dat_api::safe::{Adapter, EndpointOptions};
 use dat_api::types::{EvdFlags, MemPrivileges};
-use dat_engine::{DataPath, DeviceInfo, LinkLayer, PortInfo, PortState, Transport};
+use dat_engine::{DeviceInfo, LinkLayer, PortInfo, PortState, Transport};
 
 use crate::problem::Problem;
 use crate::report::{self, Opened, Outcome};
@@ -34,13 +34,31 @@ impl Examined {
             adapter: None,
         }
     }
-}
 
-/// Removes what is known of an adapter that programs do not get.
-pub(crate) fn close(one: &mut Examined) {
-    one.adapter = None;
-    one.report.opened = None;
-    one.report.notes.retain(|note| note != LOCAL_ADDRESS);
+    /// Removes what is known of an adapter that programs do not get.
+    pub(crate) fn close(&mut self) {
+        self.adapter = None;
+        self.report.opened = None;
+        self.report.notes.retain(|note| note != LOCAL_ADDRESS);
+    }
+
+    /// Makes it an entry that programs do not get.
+    pub(crate) fn not_used(&mut self, note: String) {
+        self.close();
+        self.report.result = Outcome::Unused;
+        self.report.notes.push(note);
+    }
+
+    pub(crate) fn fail(&mut self, problem: Problem) {
+        self.adapter = None;
+        self.report.result = Outcome::Problem;
+        self.report.problem = Some(problem);
+    }
+
+    /// Returns whether it could not be opened or loaded by itself.
+    pub(crate) fn is_failed(&self) -> bool {
+        self.report.opened.is_none() && self.report.result == Outcome::Problem
+    }
 }
 
 /// Completes the report of an adapter of this library; `next` is the next step if there is no such
@@ -71,17 +89,15 @@ pub(crate) fn opened(
     if adapter.address().ip().is_loopback() {
         report.notes.push(LOCAL_ADDRESS.to_owned());
     }
-    let usable = problem.is_none();
-    report.result = if usable {
-        Outcome::Ok
-    } else {
-        Outcome::Problem
-    };
-    report.problem = problem;
-    Examined {
+    report.result = Outcome::Ok;
+    let mut examined = Examined {
         report,
-        adapter: usable.then_some(adapter),
+        adapter: Some(adapter),
+    };
+    if let Some(problem) = problem {
+        examined.fail(problem);
     }
+    examined
 }
 
 fn describe(info: &IaInfo, device: &DeviceInfo, port: &PortInfo) -> Opened {
@@ -93,11 +109,6 @@ fn describe(info: &IaInfo, device: &DeviceInfo, port: &PortInfo) -> Opened {
         .chain(&provider.provider_specific_attributes)
         .map(|one| (one.name.to_owned(), one.value.clone()))
         .collect();
-    let (path, path_reason) = match &device.path {
-        DataPath::Direct => ("direct", None),
-        DataPath::Verbs { reason } => ("verbs", Some(reason.clone())),
-        DataPath::Unusable { reason } => ("unusable", Some(reason.clone())),
-    };
     Opened {
         device: device.name.clone(),
         firmware: device.firmware.clone(),
@@ -108,8 +119,8 @@ fn describe(info: &IaInfo, device: &DeviceInfo, port: &PortInfo) -> Opened {
         port_mtu: port.active_mtu.bytes(),
         address: ia.ia_address.ip().to_string(),
         connection_manager: attributes.get("cm").cloned().unwrap_or_default(),
-        path: path.to_owned(),
-        path_reason,
+        path: device.path.name().to_owned(),
+        path_reason: device.path.reason().map(str::to_owned),
         attributes,
     }
 }
@@ -136,13 +147,8 @@ fn port_problem(transport: Transport, port: &PortInfo) -> Option<Problem> {
         return None;
     }
     let error = port.gid().err()?;
-    let text = error.to_string();
-    let (cause, _) = text.split_once('\n').unwrap_or((&text, ""));
-    let next = match error.remedy() {
-        "" => "give the port's network interface an IP address (`ip address add`)",
-        remedy => remedy,
-    };
-    Some(Problem::new(cause, next))
+    let next = "give the port's network interface an IP address (`ip address add`)";
+    Some(Problem::of_engine(&error, next))
 }
 
 /// Returns why no memory can be registered or no endpoint created.

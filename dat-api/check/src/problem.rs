@@ -1,7 +1,12 @@
 //! A problem and the next step.
 
-use dat_api::{DatError, DatReturn, ReturnType};
+use dat_api::{DatError, DatReturn};
 use serde::Serialize;
+
+use crate::remedy;
+
+/// What to do if nothing is known about the cause.
+pub(crate) const AGAIN: &str = "run it again with DAT_DBG_TYPE=1, and see the kernel log (dmesg)";
 
 /// Why something cannot be used, and what to do. Both are one line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -35,14 +40,11 @@ impl Problem {
         }
     }
 
-    /// Returns the problem of a call of the engine.
-    pub(crate) fn of_engine(error: &dat_engine::ControlError) -> Self {
+    /// Returns the problem of a call of the engine, and this next step unless the error has one.
+    pub(crate) fn of_engine(error: &dat_engine::ControlError, next: &str) -> Self {
         let text = error.to_string();
-        let (cause, remedy) = text.split_once('\n').unwrap_or((&text, ""));
-        match remedy {
-            "" => Self::new(cause, next_step(DatReturn::SUCCESS)),
-            remedy => Self::new(cause, remedy),
-        }
+        let (cause, remedy) = text.split_once('\n').unwrap_or((&text, next));
+        Self::new(cause, remedy)
     }
 
     /// Returns the problem of a post or of a wait.
@@ -53,26 +55,7 @@ impl Problem {
 
 /// Returns what to do about an error whose text does not say it.
 fn next_step(code: DatReturn) -> &'static str {
-    match code.kind() {
-        Some(ReturnType::InvalidParameter) => {
-            "correct the variable or the key, or leave it out; see udapl(7) and dat.conf(5)"
-        }
-        Some(ReturnType::InsufficientResources) => {
-            "check the limits of locked memory (`ulimit -l`) and of open files (`ulimit -n`)"
-        }
-        Some(ReturnType::InvalidAddress) => {
-            "check the addresses of the port's network interface (`ip address`) and the keys gid \
-             and listen of dat.conf(5)"
-        }
-        Some(ReturnType::ModelNotSupported) => {
-            "the device cannot do this; DAT_PATH=verbs drives any RDMA device that connects"
-        }
-        Some(ReturnType::ConnQualInUse) => {
-            "end the program that listens there (`ss -ltnp`), or choose another number with --port"
-        }
-        Some(ReturnType::PrivilegesViolation) => "choose a number of 1024 or more with --port",
-        _ => "run it again with DAT_DBG_TYPE=1, and see the kernel log (dmesg)",
-    }
+    code.kind().and_then(remedy::of).unwrap_or(AGAIN)
 }
 
 /// Joins the lines of a text.
@@ -86,7 +69,7 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dat_api::Subtype;
+    use dat_api::{ReturnType, Subtype};
 
     #[test]
     fn the_second_line_of_a_cause_is_the_next_step() {

@@ -72,20 +72,15 @@ impl Conf {
             name: Some(ignored.name.clone()),
             cause: ignored.cause.to_owned(),
         });
-        let problem = match &file.read_error {
-            Some(error) => Some(error.clone()),
-            // A file that `DAT_OVERRIDE` names has to exist.
-            None if file.overridden && !file.exists => {
-                Some(format!("there is no file {}", file.path.display()))
-            }
-            None => None,
+        // A file that `DAT_OVERRIDE` names has to exist.
+        let is_missing = file.overridden && !file.exists;
+        let missing = is_missing.then(|| format!("there is no file {}", file.path.display()));
+        let problem = file.read_error.clone().or(missing);
+        let remedy = match file.overridden {
+            true => "correct DAT_OVERRIDE or unset it",
+            false => "make it a file that this user can read",
         };
-        let next = match file.overridden {
-            true => "correct DAT_OVERRIDE or unset it: until then programs see no entry at all",
-            false => {
-                "make it a file that this user can read: until then programs see no entry at all"
-            }
-        };
+        let next = format!("{remedy}: until then programs see no entry at all");
         Self {
             path: file.path.display().to_string(),
             overridden: file.overridden,
@@ -140,6 +135,9 @@ pub(crate) struct Libdat {
     pub(crate) ours: bool,
     /// Why the path is not known, or the file cannot be loaded.
     pub(crate) error: Option<String>,
+    /// All of this in words.
+    #[serde(skip)]
+    pub(crate) text: String,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -150,10 +148,11 @@ pub(crate) struct DeviceFile {
 }
 
 /// How a name came out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Outcome {
     Ok,
+    #[default]
     Problem,
     Foreign,
     Ignored,
@@ -161,10 +160,10 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Ok => "ok",
-            Self::Problem => "problem",
+            Self::Problem => "PROBLEM",
             Self::Foreign => "foreign",
             Self::Ignored => "ignored",
             Self::Unused => "unused",
@@ -173,7 +172,7 @@ impl Outcome {
 }
 
 /// An adapter name.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Adapter {
     pub(crate) name: String,
     pub(crate) result: Outcome,
@@ -221,7 +220,7 @@ pub(crate) struct Opened {
 }
 
 /// A connection test.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Test {
     /// `loopback`, `listen` or `connect`.
     pub(crate) kind: &'static str,
@@ -247,26 +246,6 @@ pub(crate) struct Transfer {
 }
 
 impl Report {
-    pub(crate) fn new(
-        (major, minor): (u32, u32),
-        dat_conf: Conf,
-        variables: Vec<Variable>,
-        system: System,
-    ) -> Self {
-        Self {
-            schema: SCHEMA,
-            version: env!("CARGO_PKG_VERSION"),
-            udapl: format!("{major}.{minor}"),
-            dat_conf,
-            variables,
-            system,
-            adapters: Vec::new(),
-            test: None,
-            problems: 0,
-            status: 0,
-        }
-    }
-
     /// Counts the problems.
     pub(crate) fn finish(&mut self) {
         let failed = |result: Outcome| result == Outcome::Problem;
@@ -280,14 +259,6 @@ impl Report {
         self.problems =
             self.dat_conf.problems() + variables.count() + adapters.count() + test.count();
         self.status = if self.problems == 0 { 0 } else { PROBLEM };
-    }
-
-    /// Returns the number of adapters with this result.
-    pub(crate) fn count(&self, result: Outcome) -> usize {
-        self.adapters
-            .iter()
-            .filter(|one| one.result == result)
-            .count()
     }
 
     pub(crate) fn json(&self) -> String {

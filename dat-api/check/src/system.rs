@@ -28,25 +28,25 @@ const NAMESPACES: &str = "/sys/module/ib_core/parameters/netns_mode";
 
 /// Examines the host.
 pub(crate) fn examine(udapl: (u32, u32)) -> System {
+    let (libdat, libdat_note) = libdat(udapl);
     let mut system = System {
         emulated_fabric: emulated_fabric(),
-        libdat: libdat(udapl),
+        libdat,
         locked_memory_bytes: LockedMemory::current().limit,
         // The emulated device has no file.
         device_files: device_files(Path::new(DEVICES)),
         network_namespaces: network_namespaces(),
         notes: Vec::new(),
     };
-    if let Some(limit) = system
-        .locked_memory_bytes
-        .filter(|&limit| limit < COMFORTABLE)
-    {
-        system.notes.push(format!(
-            "this process may lock only {} KiB of memory, which RDMA needs for queues and \
-             buffers; {RAISE}",
+    let limit = system.locked_memory_bytes;
+    let low = limit.filter(|&limit| limit < COMFORTABLE);
+    system.notes.extend(low.map(|limit| {
+        format!(
+            "this process may lock only {} KiB of memory, which RDMA needs for queues and buffers; \
+             {RAISE}",
             limit >> 10
-        ));
-    }
+        )
+    }));
     if system.emulated_fabric.is_none() {
         // Not problems by themselves: an adapter that cannot be opened for this is one, and sockets
         // take the place of rdma_cm.
@@ -58,7 +58,7 @@ pub(crate) fn examine(udapl: (u32, u32)) -> System {
         });
         system.notes.extend(denied);
     }
-    system.notes.extend(libdat_note(&system.libdat));
+    system.notes.extend(libdat_note);
     system
 }
 
@@ -71,32 +71,42 @@ pub(crate) fn emulated_fabric() -> Option<String> {
     })
 }
 
-/// Returns what to do if C programs do not load this library.
-fn libdat_note(libdat: &Libdat) -> Option<String> {
-    let Libdat {
-        name,
-        path,
-        ours,
-        error,
-    } = libdat;
-    match (path, ours, error) {
-        (Some(_), true, None) | (None, _, Some(_)) => None,
-        (Some(path), true, Some(error)) => Some(format!(
-            "C programs cannot load {path}: {error}: install the packages that contain that"
-        )),
-        (Some(path), false, _) => Some(format!(
-            "C programs load {path}, which is another library than the one that dat-check \
-             examines: set LD_LIBRARY_PATH to the folder of this one, or name {} in the dat.conf of \
-             that one",
-            match *name {
+/// Returns what C programs load, in words, and what to do if that is not this library.
+fn libdat_text(
+    name: &str,
+    path: Option<&str>,
+    ours: bool,
+    error: Option<&str>,
+) -> (String, Option<String>) {
+    match (path, error) {
+        (Some(path), None) if ours => (format!("load {path} (this library)"), None),
+        (Some(path), Some(error)) if ours => (
+            format!("CANNOT load {path} (this library): {error}"),
+            Some(format!(
+                "C programs cannot load {path}: {error}: install the packages that contain that"
+            )),
+        ),
+        (Some(path), _) => {
+            let provider = match name {
                 "libdat2.so.2" => "libudapl2.so.2",
                 _ => "libudapl.so.1",
-            }
-        )),
-        (None, _, None) => Some(format!(
-            "C programs that are started here find no {name}: install it (dat-api/install.sh), and \
-             set LD_LIBRARY_PATH or run ldconfig"
-        )),
+            };
+            let note = format!(
+                "C programs load {path}, which is another library than the one that dat-check \
+                 examines: set LD_LIBRARY_PATH to the folder of this one, or name {provider} in the \
+                 dat.conf of that one"
+            );
+            let text = format!("load {path}, ANOTHER library than dat-check has built in");
+            (text, Some(note))
+        }
+        (None, None) => (
+            format!("find no {name}; dat-check needs none: it has the library built in"),
+            Some(format!(
+                "C programs that are started here find no {name}: install it (dat-api/install.sh), \
+                 and set LD_LIBRARY_PATH or run ldconfig"
+            )),
+        ),
+        (None, Some(error)) => (format!("not known what they load as {name}: {error}"), None),
     }
 }
 
@@ -158,8 +168,9 @@ fn network_namespaces() -> Option<&'static str> {
     }
 }
 
-/// Returns the library that C programs of a version of uDAPL load.
-fn libdat(udapl: (u32, u32)) -> Libdat {
+/// Returns the library that C programs of a version of uDAPL load, and what to do if that is not this
+/// one.
+fn libdat(udapl: (u32, u32)) -> (Libdat, Option<String>) {
     // Only the libraries of this project have the calls, so a name is in the table of symbols.
     let own_call = b"dat_evd_dequeue_timestamped\0";
     let name = registry::library(udapl);
@@ -169,21 +180,21 @@ fn libdat(udapl: (u32, u32)) -> Libdat {
             let missing = format!("{} not found", missing.join(", "));
             (Some(path), Some(missing))
         }
-        Found::Nowhere { .. } => (None, None),
-        Found::Unknown { reason } => (None, Some(reason)),
+        Found::Nowhere(_) => (None, None),
+        Found::Unknown(reason) => (None, Some(reason)),
     };
     let bytes = path.as_ref().and_then(|path| fs::read(path).ok());
-    let ours = bytes.is_some_and(|bytes| {
-        bytes
-            .windows(own_call.len())
-            .any(|window| window == own_call)
-    });
-    Libdat {
+    let bytes = bytes.unwrap_or_default();
+    let ours = bytes.windows(own_call.len()).any(|it| it == own_call);
+    let (text, note) = libdat_text(name, path.as_deref(), ours, error.as_deref());
+    let libdat = Libdat {
         name,
         path,
         ours,
         error,
-    }
+        text,
+    };
+    (libdat, note)
 }
 
 /// If the program ignores the environment, replaces this process by a dat-check without the
@@ -322,14 +333,7 @@ mod tests {
 
     #[test]
     fn only_a_library_that_programs_cannot_use_has_a_note() {
-        let note = |path: Option<&str>, ours, error: Option<&str>| {
-            libdat_note(&Libdat {
-                name: "libdat.so.1",
-                path: path.map(str::to_owned),
-                ours,
-                error: error.map(str::to_owned),
-            })
-        };
+        let note = |path, ours, error| libdat_text("libdat.so.1", path, ours, error).1;
         assert_eq!(note(Some("/opt/libdat.so.1"), true, None), None);
         assert_eq!(note(None, false, Some("no such linker")), None);
         let other = note(Some("/opt/libdat.so.1"), false, None).expect("a note");

@@ -1,6 +1,7 @@
 //! The environment variables of the library.
 
 use std::env;
+use std::ffi::OsString;
 
 use dat_api::options::{self, Options};
 
@@ -18,17 +19,11 @@ const OTHERS: [&str; 5] = [
 
 /// Returns every variable of the environment whose name begins with `DAT_`, sorted.
 pub(crate) fn examine() -> Vec<Variable> {
-    let mut all: Vec<(String, String)> = env::vars_os()
-        .map(|(name, value)| {
-            let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
-            (text(name), text(value))
-        })
-        .filter(|(name, _)| name.starts_with("DAT_"))
-        .collect();
-    all.sort();
-    all.into_iter()
-        .map(|(name, value)| of(name, value))
-        .collect()
+    let text = |text: OsString| text.to_string_lossy().into_owned();
+    let all = env::vars_os().map(|(name, value)| (text(name), text(value)));
+    let mut ours = Vec::from_iter(all.filter(|(name, _)| name.starts_with("DAT_")));
+    ours.sort();
+    Vec::from_iter(ours.into_iter().map(|(name, value)| of(name, value)))
 }
 
 fn of(name: String, value: String) -> Variable {

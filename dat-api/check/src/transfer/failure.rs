@@ -2,20 +2,9 @@
 
 use dat_api::types::{ConnectionKind, DtoStatus};
 
-use crate::problem::Problem;
+use crate::problem::{AGAIN, Problem};
 
 use super::side::{Awaited, Failure};
-
-/// Whether a test has its two sides in one process, or there is a peer elsewhere.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sides {
-    /// The adapter is connected to itself.
-    OneProcess,
-    TwoProcesses,
-}
-
-/// What to do if nothing is known about the cause.
-const AGAIN: &str = "run it again with DAT_DBG_TYPE=1, and see the kernel log (dmesg)";
 
 /// A connection attempt.
 pub(super) struct Attempt {
@@ -25,7 +14,8 @@ pub(super) struct Attempt {
     pub(super) manager: String,
     /// The fabric of this side, if its devices are emulated.
     pub(super) fabric: Option<String>,
-    pub(super) sides: Sides,
+    /// The adapter is connected to itself, so there is no other side to look at.
+    pub(super) alone: bool,
 }
 
 impl Attempt {
@@ -35,70 +25,63 @@ impl Attempt {
             Failure::Call(what, error) => Problem::of_call(what, error),
             Failure::Late(awaited) => self.late(*awaited),
             Failure::Connection(ConnectionKind::Disconnected | ConnectionKind::Broken)
-            | Failure::Transfer(DtoStatus::Flushed) => self.ended(),
-            Failure::Connection(kind) => match self.sides {
-                Sides::OneProcess => self.own_connection(*kind),
-                Sides::TwoProcesses => self.connection(*kind),
+            | Failure::Transfer(DtoStatus::Flushed) => match self.alone {
+                true => Problem::new("the connection ended before the test was complete", AGAIN),
+                false => Problem::new(
+                    "the other side ended the connection before the test was complete",
+                    "see the output of dat-check on the other side",
+                ),
             },
+            Failure::Connection(kind) if self.alone => self.own_connection(*kind),
+            Failure::Connection(kind) => self.connection(*kind),
             Failure::Transfer(status) => self.transfer(*status),
             Failure::Wrong(wrong) => {
-                let (whose, it) = match (self.sides, wrong.here) {
-                    (Sides::OneProcess, _) => ("received", "it"),
-                    (_, true) => ("received", "both sides"),
-                    (_, false) => ("the other side received", "both sides"),
+                let whose = match self.alone || wrong.here {
+                    true => "received",
+                    false => "the other side received",
                 };
                 let next = format!(
-                    "run {it} with DAT_PATH=verbs: if the data are right then, report a defect of the \
-                     direct path; if not, suspect the hardware or its firmware"
+                    "run {} with DAT_PATH=verbs: if the data are right then, report a defect of the \
+                     direct path; if not, suspect the hardware or its firmware",
+                    self.test()
                 );
                 Problem::new(wrong.text(whose), next)
             }
-            Failure::Unexpected => match self.sides {
-                Sides::OneProcess => Problem::new(
-                    "a message arrived that was not sent",
-                    "run it with DAT_PATH=verbs: if that works, report a defect of the direct path",
-                ),
-                Sides::TwoProcesses => Problem::new(
-                    "the other side has sent an unexpected message",
-                    "use the same version of dat-check on both sides",
-                ),
-            },
-        }
-    }
-
-    fn ended(&self) -> Problem {
-        match self.sides {
-            Sides::OneProcess => {
-                Problem::new("the connection ended before the test was complete", AGAIN)
-            }
-            Sides::TwoProcesses => Problem::new(
-                "the other side ended the connection before the test was complete",
-                "see the output of dat-check on the other side",
+            Failure::Unexpected if self.alone => Problem::new(
+                "a message arrived that was not sent",
+                "run it with DAT_PATH=verbs: if that works, report a defect of the direct path",
+            ),
+            Failure::Unexpected => Problem::new(
+                "the other side has sent an unexpected message",
+                "use the same version of dat-check on both sides",
             ),
         }
     }
 
+    /// Returns what is run again, in words.
+    fn test(&self) -> &'static str {
+        if self.alone { "it" } else { "both sides" }
+    }
+
     /// Returns the problem of a side that has waited up to the time limit.
     fn late(&self, awaited: Awaited) -> Problem {
-        let elsewhere = self.sides == Sides::TwoProcesses;
         let waiting_for = match awaited {
-            Awaited::Request { rejected } if elsewhere => return self.no_request(rejected),
-            Awaited::Request { .. } => "the adapter's own connection request",
+            Awaited::Request { .. } if self.alone => "the adapter's own connection request",
+            Awaited::Request { rejected } => return self.no_request(rejected),
             Awaited::Established => &format!("the connection to {} to be established", self.to),
             Awaited::Completion => "the completion of a request",
-            Awaited::Message if elsewhere => "a message of the other side",
-            Awaited::Message => "a message",
+            Awaited::Message if self.alone => "a message",
+            Awaited::Message => "a message of the other side",
         };
-        Problem::new(
-            format!("the time limit has passed while waiting for {waiting_for}"),
-            match elsewhere {
-                true => "see the output on the other side; a longer limit is set with --timeout",
-                false => {
-                    "the host may be too busy: set a longer limit with --timeout; if that does not \
-                     help, try DAT_PATH=verbs, and see the kernel log (dmesg)"
-                }
-            },
-        )
+        let next = match self.alone {
+            true => {
+                "the host may be too busy: set a longer limit with --timeout; if that does not help, \
+                 try DAT_PATH=verbs, and see the kernel log (dmesg)"
+            }
+            false => "see the output on the other side; a longer limit is set with --timeout",
+        };
+        let text = format!("the time limit has passed while waiting for {waiting_for}");
+        Problem::new(text, next)
     }
 
     /// Returns the problem of a listener that no `dat-check --connect` has reached; it has rejected
@@ -107,11 +90,9 @@ impl Attempt {
         let others = match rejected {
             0 => String::new(),
             1 => "; 1 request of another program, or of another version, was rejected".to_owned(),
-            count => {
-                format!(
-                    "; {count} requests of other programs, or of another version, were rejected"
-                )
-            }
+            _ => format!(
+                "; {rejected} requests of other programs, or of another version, were rejected"
+            ),
         };
         Problem::new(
             format!("no connection request of a dat-check came within the time limit{others}"),
@@ -193,35 +174,33 @@ impl Attempt {
     }
 
     fn transfer(&self, status: DtoStatus) -> Problem {
-        let next = match (status, self.sides) {
-            (DtoStatus::Transport, Sides::OneProcess) => {
+        let next = match status {
+            DtoStatus::Transport if self.alone => {
                 "the connection was made, but RDMA packets of the adapter to itself are lost: check the \
                  counters of the port, and on RoCE its GID (show_gids), and that no firewall drops UDP port \
                  4791"
             }
-            (DtoStatus::Transport, Sides::TwoProcesses) => {
+            DtoStatus::Transport => {
                 "the connection was made, but RDMA packets are lost: check that both ports have the same MTU \
                  and, on RoCE, the same version, VLAN and subnet (show_gids), that no firewall drops UDP port \
                  4791, and the counters of the port"
             }
-            (DtoStatus::ReceiverNotReady, Sides::OneProcess) => {
+            DtoStatus::ReceiverNotReady if self.alone => {
                 "no receive was posted in time: the host may be too busy; run it again"
             }
-            (DtoStatus::ReceiverNotReady, Sides::TwoProcesses) => {
+            DtoStatus::ReceiverNotReady => {
                 "the other side posts no receives: see its output; it may be overloaded"
             }
-            (_, Sides::OneProcess) => {
-                "run it with DAT_PATH=verbs: if that works, report a defect of the direct path with the output \
-                 of both; if not, see the kernel log (dmesg)"
-            }
-            (_, Sides::TwoProcesses) => {
-                "run both sides with DAT_PATH=verbs: if that works, report a defect of the direct path with \
-                 the output of both; if not, see the kernel log (dmesg)"
-            }
+            _ => &format!(
+                "run {} with DAT_PATH=verbs: if that works, report a defect of the direct path with the \
+                 output of both; if not, see the kernel log (dmesg)",
+                self.test()
+            ),
         };
-        let text = format!("a transfer failed with status {}", name_of(status));
+        let text = format!("a transfer failed with status {status}");
         Problem::new(text, next)
     }
+
     /// Returns what both sides must have in common.
     fn in_common(&self) -> String {
         let manager = format!(
@@ -237,28 +216,16 @@ impl Attempt {
     }
 }
 
-/// Returns the name of a status in the DAT pages.
-fn name_of(status: DtoStatus) -> String {
-    let mut name = "DAT_DTO_ERR".to_owned();
-    for letter in format!("{status:?}").chars() {
-        if letter.is_ascii_uppercase() {
-            name.push('_');
-        }
-        name.push(letter.to_ascii_uppercase());
-    }
-    name
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn attempt(manager: &str, sides: Sides) -> Attempt {
+    fn attempt(manager: &str, alone: bool) -> Attempt {
         Attempt {
             to: "192.0.2.1, qualifier 7".to_owned(),
             manager: manager.to_owned(),
             fabric: None,
-            sides,
+            alone,
         }
     }
 
@@ -266,7 +233,7 @@ mod tests {
     fn on_emulated_devices_a_refused_attempt_names_the_fabric() {
         let about = Attempt {
             fabric: Some("lab-1".to_owned()),
-            ..attempt("rdma_cm", Sides::TwoProcesses)
+            ..attempt("rdma_cm", false)
         };
         for failure in [
             Failure::Connection(ConnectionKind::NonPeerRejected),
@@ -280,7 +247,7 @@ mod tests {
 
     #[test]
     fn every_end_of_an_attempt_names_the_next_step() {
-        let about = attempt("socket", Sides::TwoProcesses);
+        let about = attempt("socket", false);
         for (kind, said) in [
             (ConnectionKind::NonPeerRejected, "here: socket"),
             (ConnectionKind::PeerRejected, "same version"),
@@ -301,24 +268,19 @@ mod tests {
 
     #[test]
     fn lost_packets_and_an_ended_peer_differ() {
-        let about = attempt("socket", Sides::TwoProcesses);
+        let about = attempt("socket", false);
         let of = |status| about.problem(&Failure::Transfer(status));
         let lost = of(DtoStatus::Transport);
         assert!(lost.next.contains("MTU"), "{lost:?}");
         assert!(lost.problem.ends_with("DAT_DTO_ERR_TRANSPORT"), "{lost:?}");
         let ended = of(DtoStatus::Flushed);
         assert!(ended.problem.contains("the other side ended"), "{ended:?}");
-        assert_eq!(
-            name_of(DtoStatus::ReceiverNotReady),
-            "DAT_DTO_ERR_RECEIVER_NOT_READY"
-        );
     }
 
     /// There is no other side to look at, or to start.
     #[test]
     fn a_failed_loopback_speaks_of_no_other_side() {
-        let sides = Sides::OneProcess;
-        let about = attempt("socket", sides);
+        let about = attempt("socket", true);
         let events = [
             ConnectionKind::NonPeerRejected,
             ConnectionKind::PeerRejected,
@@ -349,7 +311,7 @@ mod tests {
     #[test]
     fn a_listener_without_a_request_counts_those_that_it_has_rejected() {
         let said = |rejected| {
-            let about = attempt("rdma_cm", Sides::TwoProcesses);
+            let about = attempt("rdma_cm", false);
             let problem = about.problem(&Failure::Late(Awaited::Request { rejected }));
             assert!(problem.next.contains("here: rdma_cm"), "{problem:?}");
             problem.problem

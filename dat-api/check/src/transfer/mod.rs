@@ -23,59 +23,46 @@ use crate::cli::{Cli, QUALIFIER, Test};
 use crate::problem::Problem;
 use crate::report::{self, Outcome, Transfer};
 
-use self::failure::{Attempt, Sides};
+use self::failure::Attempt;
 use self::rounds::Round;
 use self::side::Side;
 
-pub(crate) fn run(test: &Test, adapter: &Adapter, cli: &Cli) -> report::Test {
-    let mut done = Vec::new();
-    let ended = moved(test, adapter, cli, &mut done);
-    let no_reads = adapter.query().ia.max_rdma_read_per_ep_out == 0;
-    let transfer = |Round { operation, bytes }| Transfer {
-        operation: operation.name(),
-        bytes,
-    };
-    report::Test {
-        result: match ended {
-            Ok(()) => Outcome::Ok,
-            Err(_) => Outcome::Problem,
-        },
-        qualifier: (*test != Test::Loopback).then_some(cli.port),
-        transfers: done.into_iter().map(transfer).collect(),
-        problem: ended.err(),
-        notes: Vec::from_iter(no_reads.then(|| "the device issues no RDMA reads".to_owned())),
-        ..blank(test)
-    }
-}
-
-/// Returns the report of a test for which no adapter can be used.
-pub(crate) fn not_run(test: &Test) -> report::Test {
-    report::Test {
-        problem: Some(Problem::new(
-            "the adapter cannot be used",
-            "do what the adapter's report says, then run the test again",
-        )),
-        run: false,
-        ..blank(test)
-    }
-}
-
-fn blank(test: &Test) -> report::Test {
+/// Runs a test, unless there is no adapter that can be used.
+pub(crate) fn run(test: &Test, adapter: Option<&Adapter>, cli: &Cli) -> report::Test {
     let (kind, host) = match test {
         Test::Loopback => ("loopback", None),
         Test::Listen => ("listen", None),
         Test::Connect(host) => ("connect", Some(host.clone())),
     };
-    report::Test {
+    let mut report = report::Test {
         kind,
-        result: Outcome::Problem,
-        run: true,
         host,
-        qualifier: None,
-        transfers: Vec::new(),
-        problem: None,
-        notes: Vec::new(),
+        run: adapter.is_some(),
+        ..report::Test::default()
+    };
+    let Some(adapter) = adapter else {
+        report.problem = Some(Problem::new(
+            "the adapter cannot be used",
+            "do what the adapter's report says, then run the test again",
+        ));
+        return report;
+    };
+    let mut done = Vec::new();
+    match moved(test, adapter, cli, &mut done) {
+        Ok(()) => report.result = Outcome::Ok,
+        Err(problem) => report.problem = Some(problem),
     }
+    if adapter.query().ia.max_rdma_read_per_ep_out == 0 {
+        let note = "the device issues no RDMA reads";
+        report.notes.push(note.to_owned());
+    }
+    report.qualifier = (*test != Test::Loopback).then_some(cli.port);
+    let transfer = |Round { operation, bytes }| Transfer {
+        operation: operation.name(),
+        bytes,
+    };
+    report.transfers = done.into_iter().map(transfer).collect();
+    report
 }
 
 fn moved(test: &Test, adapter: &Adapter, cli: &Cli, done: &mut Vec<Round>) -> Result<(), Problem> {
@@ -118,10 +105,7 @@ fn moved(test: &Test, adapter: &Adapter, cli: &Cli, done: &mut Vec<Round>) -> Re
         },
         manager: manager.map_or_else(String::new, |one| one.value),
         fabric: crate::system::emulated_fabric(),
-        sides: match test {
-            Test::Loopback => Sides::OneProcess,
-            _ => Sides::TwoProcesses,
-        },
+        alone: *test == Test::Loopback,
     };
     ended.map_err(|failure| attempt.problem(&failure))
 }
@@ -153,21 +137,20 @@ fn announce(address: IpAddr, cli: &Cli) {
 
 /// Returns the address of a host, of the family of the adapter's own if it has one.
 fn resolve(host: &str, own: SocketAddr) -> Result<SocketAddr, Problem> {
-    let addresses = (host, 0)
-        .to_socket_addrs()
-        .map(Iterator::collect::<Vec<_>>)
-        .map_err(|error| {
-            Problem::new(
-                format!("the host {host} has no known address: {error}"),
-                match is_adapter(host) {
-                    true => format!(
-                        "to connect the adapter to itself, write its name first: dat-check {host} \
-                         --connect; to connect to another host, write the host's name after --connect"
-                    ),
-                    false => "use an IP address, or correct /etc/hosts or the name server".to_owned(),
-                },
-            )
-        })?;
+    let addresses: Vec<_> = match (host, 0).to_socket_addrs() {
+        Ok(found) => found.collect(),
+        Err(error) => {
+            let next = match is_adapter(host) {
+                true => &format!(
+                    "to connect the adapter to itself, write its name first: dat-check {host} --connect; \
+                     to connect to another host, write the host's name after --connect"
+                ),
+                false => "use an IP address, or correct /etc/hosts or the name server",
+            };
+            let text = format!("the host {host} has no known address: {error}");
+            return Err(Problem::new(text, next));
+        }
+    };
     let same_family = addresses.iter().find(|one| one.is_ipv4() == own.is_ipv4());
     let found = same_family.or(addresses.first()).copied();
     found.ok_or_else(|| {
