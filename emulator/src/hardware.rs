@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::cm::Agent;
 use crate::fabric::attachment::FabricError;
-use crate::fabric::packet::{Operation, Packet, Transmit};
+use crate::fabric::packet::{Packet, Transmit};
 use crate::fabric::port::Port;
 use crate::faults::FaultSpec;
 use crate::faults::nic_faults::SeededFaults;
@@ -14,13 +14,12 @@ use crate::faults::wire::{DeviceFault, FaultyWire};
 use crate::log::warn;
 use crate::nic::{Nic, Progress, earlier};
 use crate::nldev;
-use crate::runner::stepped::Stepped;
-use crate::runner::{BATCH, Driver};
+use crate::runner::{Budget, Driver};
 use crate::spec::{Nanos, PortAddress, PortSet, Qpn, Service, UarWrite};
 
-/// Maximum number of rounds of a batch. A message between QPs of one process takes three: the
-/// request, the message, the ack.
-const ROUNDS: usize = 4;
+/// Interval in nanoseconds at which a send to a full ring is retried: if the
+/// reader was killed, no wake-up reports room.
+const RETRY_INTERVAL: Nanos = 2_000_000;
 
 /// The unit that a runner drives: a NIC, and the fault injection between the
 /// NIC and the fabric.
@@ -95,13 +94,18 @@ impl Hardware {
         self.management.agent = Some(agent);
     }
 
-    fn receive_packet(&mut self, packet: Packet, tx: &mut dyn Transmit) {
-        if packet.header.operation != Operation::Management {
-            self.nic.receive(packet, tx);
-        } else if self.nic.port_is_up(packet.header.destination) {
-            let (at, octets) = (packet.header.destination, packet.octets(Service::Ud));
-            self.nic.counters().received(at, octets);
-            self.management.arrived.push(packet);
+    /// Ends the devices if the fabric is lost, and warns of its errors.
+    fn report_errors(&mut self, port: &mut Port) {
+        if port.is_lost() {
+            self.nic
+                .end_all_devices("the shared memory of the fabric is lost");
+        }
+        if let Some(error) = port.take_error() {
+            let subject = match error {
+                FabricError::Lost(_) => "fabric lost",
+                FabricError::Unreachable { .. } | FabricError::Unreadable { .. } => "fabric",
+            };
+            warn(subject, &error.to_string());
         }
     }
 
@@ -121,21 +125,6 @@ impl Hardware {
             wire: FaultyWire::new(spec),
             port_recoveries: Vec::new(),
         });
-    }
-
-    fn work_at(&mut self, now: Nanos, fabric: &mut dyn Transmit, budget: usize) -> Progress {
-        let Some(faults) = &mut self.faults else {
-            let progress = self.nic.work(now, fabric, budget);
-            return progress.and(self.management.work(&self.nic, now, fabric));
-        };
-        let mut tx = faults.wire.transmit_over(fabric, now);
-        let released = tx.release();
-        let progress = self.nic.work(now, &mut tx, budget);
-        let mut progress = progress.and(self.management.work(&self.nic, now, &mut tx));
-        progress.worked |=
-            released | faults.apply_device_faults(&mut self.nic, self.switched_off, now);
-        progress.next_deadline = earlier(progress.next_deadline, faults.next_deadline());
-        progress
     }
 }
 
@@ -237,39 +226,51 @@ impl DerefMut for Hardware {
 }
 
 impl Driver for Hardware {
-    fn run(&mut self, doorbells: &[UarWrite], port: &mut Port, now: Nanos) -> Progress {
+    fn run(
+        &mut self,
+        doorbells: &[UarWrite],
+        port: &mut Port,
+        now: Nanos,
+        budget: Budget,
+    ) -> Progress {
         for doorbell in doorbells {
             self.nic.doorbell(doorbell);
         }
         let changed = self.follow_fabric(port);
         let mut progress = Progress::default();
-        for _ in 0..ROUNDS {
-            let mut left = BATCH;
+        for _ in 0..budget.rounds {
+            let mut left = budget.packets;
             while left > 0
                 && let Some(packet) = port.receive()
             {
-                self.receive_packet(packet, port);
+                self.management.arrived.extend(self.nic.receive(packet));
                 left -= 1;
             }
-            progress = self.work_at(now, port, BATCH);
-            progress.worked |= left == 0;
+            let (mut wire, mut released) = (None, false);
+            let tx: &mut dyn Transmit = match &mut self.faults {
+                None => port,
+                Some(faults) => {
+                    let wire = wire.insert(faults.wire.transmit_over(port, now));
+                    released = wire.release();
+                    wire
+                }
+            };
+            progress = self.nic.work(now, tx, budget.packets);
+            progress = progress.and(self.management.work(&self.nic, now, tx));
+            if let Some(faults) = &mut self.faults {
+                released |= faults.apply_device_faults(&mut self.nic, self.switched_off, now);
+                progress.next_deadline = earlier(progress.next_deadline, faults.next_deadline());
+            }
+            progress.worked |= released | (left == 0);
             if !port.has_own_packets() {
                 break;
             }
         }
         progress.worked |= changed | port.has_own_packets();
         port.served();
-        if port.is_lost() {
-            self.nic
-                .end_all_devices("the shared memory of the fabric is lost");
-        }
-        if let Some(error) = port.take_error() {
-            let subject = match error {
-                FabricError::Lost(_) => "fabric lost",
-                FabricError::Unreachable { .. } | FabricError::Unreadable { .. } => "fabric",
-            };
-            warn(subject, &error.to_string());
-        }
+        let retry = port.take_send_blocked().then_some(now + RETRY_INTERVAL);
+        progress.next_deadline = earlier(progress.next_deadline, retry);
+        self.report_errors(port);
         progress
     }
 
@@ -278,19 +279,5 @@ impl Driver for Hardware {
             agent.stop();
             self.management.work(&self.nic, now, port);
         }
-    }
-}
-
-impl Stepped for Hardware {
-    fn doorbell(&mut self, write: &UarWrite) {
-        self.nic.doorbell(write);
-    }
-
-    fn receive(&mut self, packet: Packet, tx: &mut dyn Transmit) {
-        self.receive_packet(packet, tx);
-    }
-
-    fn work(&mut self, now: Nanos, tx: &mut dyn Transmit, budget: usize) -> Progress {
-        self.work_at(now, tx, budget)
     }
 }

@@ -25,6 +25,17 @@ pub enum Operation {
     Management = 7,
 }
 
+impl Operation {
+    /// Returns whether it responds to a request, and goes to the requester.
+    #[must_use]
+    pub fn is_response(self) -> bool {
+        matches!(
+            self,
+            Self::Acknowledge | Self::ReadResponse | Self::AtomicResponse
+        )
+    }
+}
+
 /// Returns the queue pair that takes management packets in the process `slot`.
 /// (On a host that is queue pair 1; here the upper byte names the process.)
 #[must_use]

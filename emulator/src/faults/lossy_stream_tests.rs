@@ -43,7 +43,7 @@ impl Stream {
             if let Some(packet) = wire.next() {
                 let to_a = packet.header.destination_qpn.0 >> 16 == a.qp.qpn.0 >> 16;
                 let peer = if to_a { &mut *a } else { &mut *b };
-                peer.host.nic.receive(packet, wire);
+                peer.host.nic.receive(packet);
             }
         }
         for (peer, wire_of_peer) in [a, b].into_iter().zip(&mut self.wires) {

@@ -9,15 +9,13 @@ use super::qp::Qp;
 use super::violations::Violations;
 use crate::decode::text::TraceWriter;
 use crate::fabric::counters::Counters;
-use crate::fabric::packet::{Packet, Transmit};
+use crate::fabric::packet::{Operation, Packet, Transmit};
 use crate::limits::MAX_QP;
 use crate::spec::{
     CqSpec, Cqn, DoorbellView, EventSink, Nanos, QpSpec, Qpn, Service, SrqSpec, Srqn, UarPage,
 };
 use std::collections::BTreeMap;
 
-/// Maximum number of packets that one QP sends before it is the next QP's turn.
-const TURN: usize = 32;
 /// Interval in nanoseconds at which the receive queues of QPs in error are
 /// checked, since their posts ring no doorbell.
 const FLUSH_INTERVAL: Nanos = 1_000_000;
@@ -92,26 +90,42 @@ impl Nic {
     }
 
     /// Takes a packet from the fabric. Most responses are sent by the next
-    /// `Nic::work`, so that one ack covers many packets.
-    pub(crate) fn receive(&mut self, packet: Packet, _tx: &mut dyn Transmit) {
-        let qp = self.qps.get_mut(packet.header.destination_qpn.0);
-        let service = qp.as_ref().map_or(Service::Rc, |qp| qp.spec.service);
-        let octets = packet.octets(service);
-        let Packet { header, payload } = packet;
-        let to = header.destination;
-        if !self.core.devices.reaches(to.device, to.port) {
-            self.core.note(|| "packet for a port that is down".into());
-        } else {
-            self.core.options.counters.received(to, octets);
-            match qp {
-                Some(qp) => qp.receive_packet(&mut self.core, &header, &payload),
-                None => self
-                    .core
-                    .note(|| format!("packet for QP {:#x}: no such QP", header.destination_qpn.0)),
-            }
+    /// `Nic::work`, so that one ack covers many packets. Returns a management packet,
+    /// which is not for a QP of the NIC.
+    pub(crate) fn receive(&mut self, packet: Packet) -> Option<Packet> {
+        let (core, header) = (&mut self.core, packet.header);
+        let is_management = header.operation == Operation::Management;
+        let qp = self.qps.get_mut(header.destination_qpn.0);
+        let service = match &qp {
+            _ if is_management => Service::Ud,
+            Some(qp) => qp.spec.service,
+            None => Service::Rc,
+        };
+        let (to, data) = (header.destination, &packet.payload[..]);
+        let reaches = core.devices.reaches(to.device, to.port);
+        if reaches {
+            core.options.counters.received(to, packet.octets(service));
         }
-        self.core.recycle(payload);
+        match qp {
+            _ if !reaches => core.note(|| "packet for a port that is down".into()),
+            _ if is_management => return Some(packet),
+            None => {
+                core.note(|| format!("packet for QP {:#x}: no such QP", header.destination_qpn.0));
+            }
+            Some(qp) if service == Service::Ud => qp.receive_datagram(core, &header, data),
+            Some(qp) if !qp.is_from_peer(&header) => {
+                let peer = qp.attr.dest_qpn;
+                core.note_dropped(&header, || {
+                    format!("the queue pair takes packets of QP {peer:#x} only, from its port, with its RoCE version")
+                });
+            }
+            Some(qp) if service == Service::Uc => qp.receive_unreliable(core, &header, data),
+            Some(qp) if header.operation.is_response() => qp.handle_response(core, &header, data),
+            Some(qp) => qp.receive_request(core, &header, data),
+        }
+        core.recycle(packet.payload);
         self.process_failures();
+        None
     }
 
     /// Does the work that is due: expired timers, responses and requests. Sends
@@ -161,32 +175,6 @@ impl Nic {
             worked = true;
         }
         worked | self.core.age_late_keys()
-    }
-
-    /// Lets the ready QPs send packets in turn.
-    fn transmit(&mut self, tx: &mut dyn Transmit, budget: usize) -> bool {
-        let mut left = budget;
-        let mut worked = false;
-        let mut idle_turns = 0;
-        while left > 0 && idle_turns < self.core.ready.len() {
-            let Some(qpn) = self.core.ready.pop_front() else {
-                break;
-            };
-            let Some(qp) = self.qps.get_mut(qpn) else {
-                continue;
-            };
-            qp.is_ready = false;
-            let turn = qp.transmit(&mut self.core, tx, left.min(TURN));
-            left -= turn.packets;
-            worked |= turn.packets > 0 || turn.completed;
-            if turn.has_more {
-                qp.make_ready(&mut self.core);
-            }
-            // The round ends when none of the waiting QPs has room.
-            let is_blocked = turn.has_more && turn.packets == 0;
-            idle_turns = if is_blocked { idle_turns + 1 } else { 0 };
-        }
-        worked
     }
 
     /// Moves the QPs to error that must fail, and those whose CQ overran.

@@ -14,11 +14,10 @@ use super::srq::Srq;
 use super::timers::Timers;
 use super::violations::Violations;
 use crate::decode::text::TraceWriter;
-use crate::fabric::counters::Counter;
-use crate::fabric::packet::{Header, Packet, Transmit};
+use crate::fabric::packet::Header;
 use crate::nasty::policies::Policies;
 use crate::refusal::refuse;
-use crate::spec::{EventSink, Nanos, PortAddress, Result, Service};
+use crate::spec::{EventSink, Nanos, Result};
 
 /// Maximum number of contexts of one process.
 const MAX_CONTEXT: u32 = 1 << 16;
@@ -138,27 +137,6 @@ impl Core {
     /// Returns the timestamp of a completion that is generated now.
     pub(super) fn timestamp(&mut self) -> u64 {
         self.clock.timestamp(self.now)
-    }
-
-    /// Sends a packet. Returns `false` if there is no room.
-    pub(super) fn send(&mut self, tx: &mut dyn Transmit, packet: Packet, service: Service) -> bool {
-        let (at, octets) = (packet.header.source, packet.octets(service));
-        match tx.send(packet) {
-            Ok(()) => self.options.counters.sent(at, octets),
-            Err(packet) => {
-                self.recycle(packet.payload);
-                return false;
-            }
-        }
-        true
-    }
-
-    /// Drops a packet for an unknown destination, or of a port that is down.
-    pub(super) fn discard(&mut self, at: PortAddress, payload: Vec<u8>) {
-        if !self.devices.reaches(at.device, at.port) {
-            self.count(at, Counter::Discarded);
-        }
-        self.recycle(payload);
     }
 
     /// Returns an empty buffer for a packet's payload.

@@ -68,35 +68,28 @@ impl Nic {
         if self.has_failed(write.page.context) {
             return;
         }
-        if u32::from(write.offset) == CQ_ARM_OFFSET {
-            self.core.arm_doorbell(write.page, write.bytes);
-        } else if u32::from(write.offset) >= BF_OFFSET {
-            // Stores further into a buffer belong to a BlueFlame copy.
-            if write.offset.is_multiple_of(HALF) {
-                self.send_doorbell(write);
-            }
-        } else {
-            self.core.violation(format!(
+        match u32::from(write.offset) {
+            CQ_ARM_OFFSET => self.core.arm_doorbell(write.page, write.bytes),
+            ..BF_OFFSET => self.core.violation(format!(
                 "store at offset {:#x} of a doorbell page",
                 write.offset
-            ));
+            )),
+            // Stores further into a buffer belong to a BlueFlame copy.
+            _ if !write.offset.is_multiple_of(HALF) => {}
+            _ if self.core.nasty.loses_stores() && self.loses_store(write) => {}
+            _ => {
+                let source = self.core.nasty.index_source(write.page.page);
+                match (source, self.core.options.view) {
+                    (IndexSource::Register, _) => self.ring_by_register(write),
+                    (IndexSource::View, DoorbellView::Exact) => self.ring_checked(write),
+                    (IndexSource::Record, _) | (_, DoorbellView::Register) => {
+                        self.scan_page(write.page, None);
+                    }
+                    (IndexSource::View, DoorbellView::Records) => {}
+                }
+            }
         }
         self.process_failures();
-    }
-
-    fn send_doorbell(&mut self, write: &UarWrite) {
-        if self.core.nasty.loses_stores() && self.loses_store(write) {
-            return;
-        }
-        let source = self.core.nasty.index_source(write.page.page);
-        match (source, self.core.options.view) {
-            (IndexSource::Register, _) => self.ring_by_register(write),
-            (IndexSource::View, DoorbellView::Exact) => self.ring_checked(write),
-            (IndexSource::Record, _) | (_, DoorbellView::Register) => {
-                self.scan_page(write.page, None);
-            }
-            (IndexSource::View, DoorbellView::Records) => {}
-        }
     }
 
     /// Reads the doorbell records of the QPs of a page, except one.

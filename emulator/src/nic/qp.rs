@@ -43,14 +43,6 @@ pub(super) struct Qp {
 }
 
 impl Qp {
-    /// Adds the QP to the list of QPs with something to send.
-    pub(super) fn make_ready(&mut self, core: &mut Core) {
-        if !self.is_ready {
-            self.is_ready = true;
-            core.ready.push_back(self.qpn.0);
-        }
-    }
-
     /// Returns the port that the QP uses.
     pub(super) fn port(&self) -> PortAddress {
         PortAddress {

@@ -29,20 +29,45 @@ use crate::fabric::port::Port;
 use crate::nic::{Progress, ticks};
 use crate::spec::{Nanos, UarWrite, WallClock};
 
-/// A NIC as the runners see it: something to run for one batch.
+/// A NIC as the runners see it.
 pub trait Driver {
-    /// Takes these doorbells and the packets that the port has received, and
-    /// does one batch of work. The result has `worked` if there may be more to do at once.
-    fn run(&mut self, doorbells: &[UarWrite], port: &mut Port, now: Nanos) -> Progress;
+    /// Takes these doorbells, then packets that the port has received, and works,
+    /// within the budget. The result has `worked` if there may be more to do at once.
+    fn run(
+        &mut self,
+        doorbells: &[UarWrite],
+        port: &mut Port,
+        now: Nanos,
+        budget: Budget,
+    ) -> Progress;
     /// Sends the last packets, before the process leaves the fabric.
     fn stop(&mut self, port: &mut Port, now: Nanos) {
         let _ = (port, now);
     }
 }
 
-/// Maximum number of packets received, and of packets sent, in one round of a batch, which has
-/// a few. Small enough that a control command does not wait long.
-pub const BATCH: usize = 64;
+/// How much a NIC does in one run.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// Maximum number of rounds. A message between QPs of one process takes three: the
+    /// request, the message, the ack.
+    pub rounds: usize,
+    /// Maximum number of packets received, and of packets sent, in one round.
+    pub packets: usize,
+}
+
+impl Budget {
+    /// One batch: small enough that a control command does not wait long.
+    pub const BATCH: Self = Self {
+        rounds: 4,
+        packets: 64,
+    };
+    /// At most one packet, and one unit of work.
+    pub const STEP: Self = Self {
+        rounds: 1,
+        packets: 1,
+    };
+}
 
 /// Returns the monotonic time in nanoseconds, the NIC's clock.
 #[must_use]

@@ -2,16 +2,12 @@
 //! the lock runs the NIC for one batch: the NIC thread, or an application thread
 //! whose doorbell store was trapped.
 
-use super::Driver;
 use super::ack_timer::AckTimer;
 use super::wait_policy::{Wait, WaitPolicy};
+use super::{Budget, Driver};
 use crate::fabric::port::Port;
 use crate::fabric::waker::WakeSet;
-use crate::spec::{Nanos, UarWrite};
-
-/// Interval in nanoseconds at which a send to a full ring is retried: if the
-/// reader was killed, no wake-up reports room.
-const RETRY_INTERVAL: Nanos = 2_000_000;
+use crate::spec::Nanos;
 
 /// The most batches of [`SharedNic::process_arrived`]: peers that send all the
 /// time must not hold up a command for ever.
@@ -72,15 +68,6 @@ impl CoreSearch {
     }
 }
 
-/// The result of one batch.
-#[derive(Debug)]
-pub(super) struct Batch {
-    /// Whether the batch did something; there may be more work.
-    pub(super) worked: bool,
-    /// The peers to wake after the lock is released.
-    pub(super) wakes: WakeSet,
-}
-
 /// How the NIC thread is to idle.
 #[derive(Debug)]
 pub(super) struct IdlePlan {
@@ -109,25 +96,11 @@ impl<D> SharedNic<D> {
 }
 
 impl<D: Driver> SharedNic<D> {
-    /// Runs the NIC once.
-    pub(super) fn run(&mut self, doorbells: &[UarWrite], now: Nanos) -> Batch {
-        let progress = self.driver.run(doorbells, &mut self.port, now);
-        self.deadline = progress.next_deadline;
-        if self.port.take_send_blocked() {
-            let retry = now + RETRY_INTERVAL;
-            self.deadline = Some(self.deadline.map_or(retry, |deadline| deadline.min(retry)));
-        }
-        Batch {
-            worked: progress.worked,
-            wakes: self.port.take_immediate_wakes(),
-        }
-    }
-
     /// Runs the NIC until it has processed the packets that have arrived. Wakes
     /// no peer: the caller must kick the NIC thread after unlocking.
     pub(crate) fn process_arrived(&mut self, now: Nanos) {
         for _ in 0..ARRIVED_BATCHES {
-            let progress = self.driver.run(&[], &mut self.port, now);
+            let progress = self.driver.run(&[], &mut self.port, now, Budget::BATCH);
             self.deadline = progress.next_deadline;
             if !progress.worked {
                 return;

@@ -3,21 +3,10 @@
 
 use std::time::Duration;
 
-use crate::fabric::packet::{Packet, Transmit};
+use super::{Budget, Driver};
 use crate::fabric::port::Port;
-use crate::nic::Progress;
-use crate::spec::{Nanos, UarWrite};
+use crate::spec::Nanos;
 use crate::uar::UarPages;
-
-/// What a stepper drives: the NIC, or a simpler model in tests.
-pub trait Stepped {
-    /// Handles a store to a doorbell page.
-    fn doorbell(&mut self, write: &UarWrite);
-    /// Handles a packet.
-    fn receive(&mut self, packet: Packet, tx: &mut dyn Transmit);
-    /// Does one unit of work, if there is any.
-    fn work(&mut self, now: Nanos, tx: &mut dyn Transmit, budget: usize) -> Progress;
-}
 
 /// The clock of a stepped NIC.
 #[derive(Debug)]
@@ -55,26 +44,18 @@ impl Stepper {
     /// Takes the doorbells and at most one packet, and does at most one unit of
     /// work. Returns `false` if there was nothing to do; then only a doorbell,
     /// a command or the passing of time creates work.
-    pub fn step(&mut self, nic: &mut impl Stepped, port: &mut Port, uar: &UarPages) -> bool {
-        let mut moved = false;
-        uar.scan(&mut |write| {
-            nic.doorbell(&write);
-            moved = true;
-        });
-        if let Some(packet) = port.receive() {
-            nic.receive(packet, port);
-            moved = true;
-        }
-        let progress = nic.work(self.now, port, 1);
+    pub fn step(&mut self, nic: &mut impl Driver, port: &mut Port, uar: &UarPages) -> bool {
+        let mut doorbells = Vec::new();
+        uar.scan(&mut |write| doorbells.push(write));
+        let progress = nic.run(&doorbells, port, self.now, Budget::STEP);
         self.deadline = progress.next_deadline;
-        port.served();
-        moved | progress.worked
+        !doorbells.is_empty() | progress.worked
     }
 
     /// Steps until there is nothing to do. Returns the number of steps.
     pub fn run_until_idle(
         &mut self,
-        nic: &mut impl Stepped,
+        nic: &mut impl Driver,
         port: &mut Port,
         uar: &UarPages,
     ) -> usize {
@@ -89,7 +70,7 @@ impl Stepper {
     /// deadline.
     pub fn advance(
         &mut self,
-        nic: &mut impl Stepped,
+        nic: &mut impl Driver,
         port: &mut Port,
         uar: &UarPages,
         by: Duration,

@@ -3,7 +3,10 @@
 use std::os::fd::AsFd;
 
 use super::*;
+use crate::fabric::packet::Transmit;
 use crate::fabric::tests::packet;
+use crate::nic::Progress;
+use crate::spec::UarWrite;
 use crate::uar::tests::{App, name};
 
 /// Sends two packets to itself for each doorbell, and has a timer every 10 µs.
@@ -14,21 +17,26 @@ struct ScriptedDriver {
     due: Nanos,
 }
 
-impl Stepped for ScriptedDriver {
-    fn doorbell(&mut self, write: &UarWrite) {
-        self.log.push(format!("doorbell {}", write.offset));
-        self.to_send += 2;
-    }
-
-    fn receive(&mut self, packet: Packet, _tx: &mut dyn Transmit) {
-        self.log.push(format!("packet {}", packet.header.psn));
-    }
-
-    fn work(&mut self, now: Nanos, tx: &mut dyn Transmit, budget: usize) -> Progress {
+impl Driver for ScriptedDriver {
+    fn run(
+        &mut self,
+        doorbells: &[UarWrite],
+        port: &mut Port,
+        now: Nanos,
+        budget: Budget,
+    ) -> Progress {
+        for write in doorbells {
+            self.log.push(format!("doorbell {}", write.offset));
+            self.to_send += 2;
+        }
         let mut worked = false;
-        for _ in 0..budget.min(self.to_send as usize) {
+        for packet in (0..budget.packets).map_while(|_| port.receive()) {
+            self.log.push(format!("packet {}", packet.header.psn));
+            worked = true;
+        }
+        for _ in 0..budget.packets.min(self.to_send as usize) {
             self.to_send -= 1;
-            tx.send(packet(1, 1, self.to_send, b"")).unwrap();
+            port.send(packet(1, 1, self.to_send, b"")).unwrap();
             worked = true;
         }
         if now >= self.due {

@@ -46,7 +46,13 @@ struct Inputs {
 struct Counting(&'static Inputs);
 
 impl Driver for Counting {
-    fn run(&mut self, doorbells: &[UarWrite], port: &mut Port, _now: Nanos) -> Progress {
+    fn run(
+        &mut self,
+        doorbells: &[UarWrite],
+        port: &mut Port,
+        _now: Nanos,
+        _budget: Budget,
+    ) -> Progress {
         for doorbell in doorbells {
             let value = u64::from_ne_bytes(doorbell.bytes);
             if value == 0 {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use super::ack_timer::ACK_DELAY;
 use super::placement::Placement;
-use super::shared_nic::{Batch, IdlePlan, SharedNic};
+use super::shared_nic::{IdlePlan, SharedNic};
 use super::wait_policy::Wait;
-use super::{Control, Driver, now, scheduling};
+use super::{Budget, Control, Driver, now, scheduling};
 use crate::config::Wake;
 use crate::fabric::waker::{PeerWaker, WakeSet};
 use crate::spec::{Nanos, UarWrite};
@@ -158,11 +158,14 @@ impl<D: Driver> NicLoop<'_, D> {
         } else if !self.more_work {
             shared_nic.policy.interrupted();
         }
-        let Batch { worked, wakes } = shared_nic.run(&self.doorbells, now);
-        self.deadline = shared_nic.deadline;
+        let SharedNic { driver, port, .. } = &mut *shared_nic;
+        let progress = driver.run(&self.doorbells, port, now, Budget::BATCH);
+        let wakes = port.take_immediate_wakes();
+        shared_nic.deadline = progress.next_deadline;
         drop(shared_nic);
+        self.deadline = progress.next_deadline;
         self.thread.waker.wake(wakes);
-        self.more_work = worked;
+        self.more_work = progress.worked;
         self.doorbells.clear();
         self.release_faults();
     }

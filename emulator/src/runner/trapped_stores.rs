@@ -18,9 +18,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::{mem, slice};
 
-use super::shared_nic::{Batch, SharedNic};
-use super::{Control, Driver, now};
+use super::shared_nic::SharedNic;
+use super::{Budget, Control, Driver, now};
 use crate::fabric::waker::PeerWaker;
 use crate::limits::CQ_ARM_OFFSET;
 use crate::spec::{Nanos, UarPage, UarWrite};
@@ -61,12 +62,37 @@ impl<D: Driver + Send> StoreHandler for TrappedStoreHandler<'_, D> {
             // The rest of a BlueFlame copy: the NIC reads the WQE from the ring.
             return;
         }
-        match self.try_lock() {
-            Some(shared_nic) => self.trapped_stores(shared_nic, write),
-            None => {
-                self.uar.deposit(write);
-                self.control.kick();
-            }
+        let Some(mut shared_nic) = self.try_lock() else {
+            self.uar.deposit(write);
+            return self.control.kick();
+        };
+        let is_arm = u32::from(write.offset) == CQ_ARM_OFFSET;
+        let polls = !self.armed.swap(is_arm, Ordering::Relaxed) && !is_arm;
+        let now = now();
+        let nic = &mut *shared_nic;
+        nic.policy.store_trapped(now);
+        let mut doorbells = slice::from_ref(write);
+        let worked = (0..MAX_BATCHES).all(|_| {
+            let doorbells = mem::take(&mut doorbells);
+            let progress = nic.driver.run(doorbells, &mut nic.port, now, Budget::BATCH);
+            nic.deadline = progress.next_deadline;
+            progress.worked
+        });
+        // No sleep follows on this thread that would wake the others later.
+        let wakes = nic.port.take_wakes();
+        let deadline = nic.deadline.unwrap_or(Nanos::MAX);
+        let oversleeps = nic.sleeps_until.is_some_and(|until| deadline < until);
+        let must_spin = nic.should_spin(now);
+        drop(shared_nic);
+        self.waker.wake(wakes);
+        if polls && !wakes.is_empty() {
+            // This thread polls for the reply next. If the peers that send the
+            // reply share its core, they must run first; otherwise every message
+            // costs a time slice.
+            std::thread::yield_now();
+        }
+        if worked || oversleeps || must_spin {
+            self.control.kick();
         }
     }
 
@@ -81,43 +107,7 @@ impl<D: Driver + Send> StoreHandler for TrappedStoreHandler<'_, D> {
     }
 }
 
-impl<D: Driver> TrappedStoreHandler<'_, D> {
-    fn trapped_stores(&self, mut shared_nic: MutexGuard<'_, SharedNic<D>>, write: &UarWrite) {
-        let is_arm = u32::from(write.offset) == CQ_ARM_OFFSET;
-        let polls = !self.armed.swap(is_arm, Ordering::Relaxed) && !is_arm;
-        let now = now();
-        shared_nic.policy.store_trapped(now);
-        let Batch {
-            mut worked,
-            mut wakes,
-        } = shared_nic.run(std::slice::from_ref(write), now);
-        for _ in 1..MAX_BATCHES {
-            if !worked {
-                break;
-            }
-            let more = shared_nic.run(&[], now);
-            worked = more.worked;
-            wakes = wakes.union(more.wakes);
-        }
-        // No sleep follows on this thread that would wake these later.
-        wakes = wakes.union(shared_nic.port.take_wakes());
-        let oversleeps = shared_nic
-            .sleeps_until
-            .is_some_and(|until| shared_nic.deadline.unwrap_or(Nanos::MAX) < until);
-        let must_spin = shared_nic.should_spin(now);
-        drop(shared_nic);
-        self.waker.wake(wakes);
-        if polls && !wakes.is_empty() {
-            // This thread polls for the reply next. If the peers that send the
-            // reply share its core, they must run first; otherwise every message
-            // costs a time slice.
-            std::thread::yield_now();
-        }
-        if worked || oversleeps || must_spin {
-            self.control.kick();
-        }
-    }
-
+impl<D> TrappedStoreHandler<'_, D> {
     fn try_lock(&self) -> Option<MutexGuard<'_, SharedNic<D>>> {
         for _ in 0..LOCK_ATTEMPTS {
             if let Some(shared_nic) = self.shared_nic.try_lock() {

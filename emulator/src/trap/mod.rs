@@ -182,10 +182,19 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *
             // thread must not be cancelled in the middle of a store.
             let (mut state, mut held) = (0, 0);
             pthread_setcancelstate(CANCEL_DISABLE, &mut state);
+            let mut is_emulated = false;
             // SAFETY: provided by the kernel, valid and writable while the
             // handler runs.
-            let emulated = unsafe { machine::emulate_store(context, addr, page, handler) };
-            if !emulated {
+            for store in unsafe { machine::stores(context, addr) } {
+                is_emulated = true;
+                handler.store(&UarWrite {
+                    page,
+                    offset: (store.address % 4096) as u16,
+                    bytes: store.bytes,
+                    is_copy: false,
+                });
+            }
+            if !is_emulated {
                 handler.allow_store();
             }
             pthread_setcancelstate(state, &mut held);
@@ -210,7 +219,6 @@ mod machine {
 
     use super::registers::VectorRegisters;
     use super::store::{Cpu, Memory, Store, emulate_next, emulate_trapped};
-    use super::{StoreHandler, UarPage, UarWrite};
 
     /// The general registers by their number in instruction encodings.
     const GENERAL: [libc::c_int; 16] = [
@@ -258,47 +266,62 @@ mod machine {
         }
     }
 
-    /// Emulates the trapped store, and directly following stores to the page.
-    /// Returns `false`, with nothing changed, if the instruction is not
-    /// supported.
+    /// The stores of an interrupted thread to one page.
+    struct Stores<'a> {
+        registers: &'a mut [libc::greg_t; 23],
+        memory: Interrupted,
+        cpu: Cpu,
+        address: u64,
+        has_first: bool,
+    }
+
+    /// Returns the trapped store, and directly following stores to the page. The
+    /// iterator executes each before it returns it, and the thread then continues
+    /// behind the last one. It is empty, and nothing is changed, if the trapped
+    /// instruction is not supported.
     ///
     /// # Safety
-    /// `context` is the third argument of the running signal handler.
-    pub(super) unsafe fn emulate_store(
+    /// `context` is the third argument of the running signal handler, which uses the
+    /// iterator.
+    pub(super) unsafe fn stores(
         context: *mut c_void,
-        addr: usize,
-        page: UarPage,
-        handler: &dyn StoreHandler,
-    ) -> bool {
+        address: usize,
+    ) -> impl Iterator<Item = Store> {
         // SAFETY: `context` is that of a running signal handler.
         let machine = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext };
         let memory = Interrupted(VectorRegisters::new(machine.fpregs.cast_const().cast()));
         let registers = &mut machine.gregs;
-        let mut cpu = Cpu {
-            general: GENERAL.map(|at| registers[at as usize].cast_unsigned()),
-            rip: registers[libc::REG_RIP as usize].cast_unsigned(),
-        };
-        let addr = addr as u64;
-        let register = |store: Store| {
-            handler.store(&UarWrite {
-                page,
-                offset: (store.address % 4096) as u16,
-                bytes: store.bytes,
-                is_copy: false,
-            });
-        };
-        let Some(store) = emulate_trapped(&mut cpu, addr, &memory) else {
-            return false;
-        };
-        register(store);
-        while let Some(store) = emulate_next(&mut cpu, addr, &memory) {
-            register(store);
+        Stores {
+            cpu: Cpu {
+                general: GENERAL.map(|at| registers[at as usize].cast_unsigned()),
+                rip: registers[libc::REG_RIP as usize].cast_unsigned(),
+            },
+            registers,
+            memory,
+            address: address as u64,
+            has_first: false,
         }
-        for (at, value) in GENERAL.into_iter().zip(cpu.general) {
-            registers[at as usize] = value.cast_signed();
+    }
+
+    impl Iterator for Stores<'_> {
+        type Item = Store;
+
+        fn next(&mut self) -> Option<Store> {
+            if std::mem::replace(&mut self.has_first, true) {
+                emulate_next(&mut self.cpu, self.address, &self.memory)
+            } else {
+                emulate_trapped(&mut self.cpu, self.address, &self.memory)
+            }
         }
-        registers[libc::REG_RIP as usize] = cpu.rip.cast_signed();
-        true
+    }
+
+    impl Drop for Stores<'_> {
+        fn drop(&mut self) {
+            for (at, value) in GENERAL.into_iter().zip(self.cpu.general) {
+                self.registers[at as usize] = value.cast_signed();
+            }
+            self.registers[libc::REG_RIP as usize] = self.cpu.rip.cast_signed();
+        }
     }
 }
 
@@ -306,16 +329,14 @@ mod machine {
 mod machine {
     use std::ffi::c_void;
 
-    use super::{StoreHandler, UarPage};
+    use super::store::Store;
 
-    /// Returns `false`: stores are not decoded on this processor, and
+    /// Returns no stores: they are not decoded on this processor, and
     /// [`super::install`] fails.
-    pub(super) unsafe fn emulate_store(
+    pub(super) unsafe fn stores(
         _context: *mut c_void,
-        _addr: usize,
-        _page: UarPage,
-        _taker: &dyn StoreHandler,
-    ) -> bool {
-        false
+        _address: usize,
+    ) -> impl Iterator<Item = Store> {
+        std::iter::empty()
     }
 }

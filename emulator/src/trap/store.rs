@@ -38,7 +38,7 @@ enum Effect {
 }
 
 /// Maximum number of register moves between two stores that are emulated together.
-const MAX_MOVES: u32 = 4;
+const MAX_MOVES: usize = 4;
 
 /// Executes the store at `rip` if its address is `address`, and returns it.
 pub(super) fn emulate_trapped(cpu: &mut Cpu, address: u64, code: &impl Memory) -> Option<Store> {
@@ -57,24 +57,27 @@ pub(super) fn emulate_trapped(cpu: &mut Cpu, address: u64, code: &impl Memory) -
 /// sequence, in which every store would be trapped separately. Returns `None`,
 /// with nothing changed, otherwise.
 pub(super) fn emulate_next(cpu: &mut Cpu, address: u64, memory: &impl Memory) -> Option<Store> {
-    let mut ahead = *cpu;
-    for _ in 0..=MAX_MOVES {
-        let (effect, next) = decode(&ahead, memory)?;
-        ahead.rip = next;
-        match effect {
-            Effect::Store(store) => {
-                let same_page = (store.address ^ address) >> 12 == 0;
-                return same_page.then(|| {
-                    *cpu = ahead;
-                    store
-                });
-            }
-            Effect::Load { register, address } => {
-                ahead.general[register] = memory.load(address);
-            }
-            Effect::Set { register, value } => ahead.general[register] = value,
-        }
+    let before = cpu.rip;
+    // The registers that moves have changed, and their values before.
+    let mut changed = [None; MAX_MOVES + 1];
+    for place in &mut changed {
+        let Some((effect, next)) = decode(cpu, memory) else {
+            break;
+        };
+        cpu.rip = next;
+        let (register, value) = match effect {
+            Effect::Store(store) if (store.address ^ address) >> 12 == 0 => return Some(store),
+            Effect::Store(_) => break,
+            Effect::Load { register, address } => (register, memory.load(address)),
+            Effect::Set { register, value } => (register, value),
+        };
+        *place = Some((register, cpu.general[register]));
+        cpu.general[register] = value;
     }
+    for (register, value) in changed.into_iter().rev().flatten() {
+        cpu.general[register] = value;
+    }
+    cpu.rip = before;
     None
 }
 

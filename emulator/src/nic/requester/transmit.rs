@@ -1,6 +1,7 @@
-//! Splitting requests into packets, within the limits of the responder and the
-//! fabric.
+//! Whose turn it is to send, and splitting requests into packets, within the limits of the
+//! responder and the fabric.
 
+use super::super::adapter::Nic;
 use super::super::core::Core;
 use super::super::late::LateKey;
 use super::super::psn;
@@ -8,9 +9,12 @@ use super::super::qp::Qp;
 use super::Request;
 use crate::decode::cqe::Syndrome;
 use crate::decode::wqe::{Fence, Opcode};
+use crate::fabric::counters::Counter;
 use crate::fabric::packet::{Header, Operation, Packet, PacketFlags, Transmit};
 use crate::spec::{PortAddress, QpState, Qpn};
 
+/// Maximum number of packets that one QP sends before it is the next QP's turn.
+const TURN: usize = 32;
 /// Maximum number of unacknowledged PSNs for which a new packet is sent. A single
 /// read may exceed it.
 const MAX_UNACKED_PSNS: i32 = 1024;
@@ -19,47 +23,127 @@ const ACK_INTERVAL: u32 = 64;
 /// Maximum number of fetched and not completed requests.
 const MAX_REQUESTS: usize = 2048;
 
-/// What a QP did in its turn.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::nic) struct Turn {
+/// The turn of a QP to send packets, and what it did.
+pub(in crate::nic) struct Turn<'a> {
+    tx: &'a mut dyn Transmit,
+    /// Maximum number of packets.
+    limit: usize,
     /// Number of packets sent.
     pub(in crate::nic) packets: usize,
     /// Whether requests were completed.
     pub(in crate::nic) completed: bool,
-    /// Whether there is more to send once there is room.
+    /// Whether there is more to send, now or once there is room.
     pub(in crate::nic) has_more: bool,
 }
 
-impl Qp {
-    /// Sends at most `limit` packets. Responses go first, so that they do not wait
-    /// behind requests that the peer cannot accept.
-    pub(in crate::nic) fn transmit(
-        &mut self,
-        core: &mut Core,
-        tx: &mut dyn Transmit,
-        limit: usize,
-    ) -> Turn {
-        let mut turn = Turn::default();
-        self.send_responses(core, tx, limit, &mut turn);
-        while !turn.has_more && self.has_request(core, &mut turn) {
-            if turn.packets == limit {
-                turn.has_more = true;
-            } else if !self.send_packet(core, tx, &mut turn) {
+impl<'a> Turn<'a> {
+    /// Returns a turn to send at most `limit` packets.
+    pub(in crate::nic) fn new(tx: &'a mut dyn Transmit, limit: usize) -> Self {
+        Self {
+            tx,
+            limit,
+            packets: 0,
+            completed: false,
+            has_more: false,
+        }
+    }
+
+    /// Returns whether one more packet, to this QP, can be sent. If not, the turn ends.
+    pub(in crate::nic) fn continues(&mut self, destination: Qpn) -> bool {
+        self.has_more = self.packets == self.limit || !self.tx.has_room(destination);
+        !self.has_more
+    }
+}
+
+impl Nic {
+    /// Lets the ready QPs send packets in turn.
+    pub(in crate::nic) fn transmit(&mut self, tx: &mut dyn Transmit, budget: usize) -> bool {
+        let mut left = budget;
+        let mut worked = false;
+        let mut idle_turns = 0;
+        while left > 0 && idle_turns < self.core.ready.len() {
+            let Some(qpn) = self.core.ready.pop_front() else {
                 break;
+            };
+            let Some(qp) = self.qps.get_mut(qpn) else {
+                continue;
+            };
+            qp.is_ready = false;
+            let mut turn = Turn::new(tx, left.min(TURN));
+            // Responses go first, so that they do not wait behind requests that the
+            // peer cannot accept.
+            qp.send_responses(&mut self.core, &mut turn);
+            while !turn.has_more
+                && qp.has_request(&mut self.core, &mut turn)
+                && qp.send_packet(&mut self.core, &mut turn)
+            {}
+            qp.raise_drained(&mut self.core);
+            left -= turn.packets;
+            worked |= turn.packets > 0 || turn.completed;
+            // The round ends when none of the waiting QPs has room.
+            let is_blocked = turn.has_more && turn.packets == 0;
+            idle_turns = if is_blocked { idle_turns + 1 } else { 0 };
+            if turn.has_more {
+                qp.make_ready(&mut self.core);
             }
         }
-        self.raise_drained(core);
-        turn
+        worked
+    }
+}
+
+impl Qp {
+    /// Adds the QP to the list of QPs with something to send.
+    pub(in crate::nic) fn make_ready(&mut self, core: &mut Core) {
+        if !self.is_ready {
+            self.is_ready = true;
+            core.ready.push_back(self.qpn.0);
+        }
+    }
+
+    /// Sends a packet. Drops it without a header, that is, without a known destination,
+    /// and if the port is down. Returns `false` if there is no room; the turn then ends.
+    pub(in crate::nic) fn send(
+        &self,
+        core: &mut Core,
+        turn: &mut Turn<'_>,
+        header: Option<Header>,
+        payload: Vec<u8>,
+    ) -> bool {
+        let reaches = core.devices.reaches(self.device, self.attr.port);
+        match header.filter(|_| reaches) {
+            Some(header) => {
+                let packet = Packet { header, payload };
+                let octets = packet.octets(self.spec.service);
+                if let Err(packet) = turn.tx.send(packet) {
+                    core.recycle(packet.payload);
+                    turn.has_more = true;
+                    return false;
+                }
+                core.options.counters.sent(header.source, octets);
+            }
+            None => {
+                if !reaches {
+                    core.count(self.port(), Counter::Discarded);
+                }
+                core.recycle(payload);
+            }
+        }
+        turn.packets += 1;
+        true
     }
 
     /// Returns whether the request at the cursor can send a packet now.
-    fn has_request(&mut self, core: &mut Core, turn: &mut Turn) -> bool {
+    fn has_request(&mut self, core: &mut Core, turn: &mut Turn<'_>) -> bool {
         loop {
             if !matches!(self.state, QpState::Rts | QpState::Sqd) || self.sq.waits_after_rnr_nak {
                 return false;
             }
-            if self.sq.cursor == self.sq.requests.len() && !self.take_request(core) {
-                return false;
+            if self.sq.cursor == self.sq.requests.len() {
+                let posted = self.sq.fetch != self.sq.producer;
+                if self.state != QpState::Rts || !posted || self.sq.requests.len() >= MAX_REQUESTS {
+                    return false;
+                }
+                self.fetch_request(core);
             }
             if !core.late_keys.is_empty() {
                 match self.sq.requests[self.sq.cursor].fence {
@@ -111,15 +195,6 @@ impl Qp {
             self.make_ready(core);
         }
         changed
-    }
-
-    fn take_request(&mut self, core: &mut Core) -> bool {
-        let posted = self.sq.fetch != self.sq.producer;
-        if self.state != QpState::Rts || !posted || self.sq.requests.len() >= MAX_REQUESTS {
-            return false;
-        }
-        self.fetch_request(core);
-        true
     }
 
     /// Returns whether a request must wait for responses to earlier requests.
@@ -179,16 +254,14 @@ impl Qp {
     }
 
     /// Sends the packet at the cursor. Returns `false` at the end of the turn.
-    fn send_packet(&mut self, core: &mut Core, tx: &mut dyn Transmit, turn: &mut Turn) -> bool {
+    fn send_packet(&mut self, core: &mut Core, turn: &mut Turn<'_>) -> bool {
         let mtu = self.mtu();
         let request = &self.sq.requests[self.sq.cursor];
         let (destination, peer) = match &request.datagram {
             Some(datagram) => (datagram.qpn(), datagram.peer),
             None => (Qpn(self.attr.dest_qpn), self.peer),
         };
-        let peer = peer.filter(|_| core.devices.reaches(self.device, self.attr.port));
-        if !tx.has_room(destination) {
-            turn.has_more = true;
+        if !turn.continues(destination) {
             return false;
         }
         let mut payload = core.take_buffer();
@@ -216,16 +289,10 @@ impl Qp {
                 return false;
             }
         }
-        if let Some(peer) = peer {
-            let header = self.request_header(request, peer, number, is_last);
-            if !core.send(tx, Packet { header, payload }, self.spec.service) {
-                turn.has_more = true;
-                return false;
-            }
-        } else {
-            core.discard(self.port(), payload);
+        let header = peer.map(|peer| self.request_header(request, peer, number, is_last));
+        if !self.send(core, turn, header, payload) {
+            return false;
         }
-        turn.packets += 1;
         self.advance(is_last);
         if self.is_reliable() {
             self.start_ack_timer(core);

@@ -11,7 +11,12 @@ use crate::fabric::packet::{Header, Operation, PacketFlags};
 
 impl Qp {
     /// Handles a datagram; silently drops an invalid one.
-    pub(super) fn receive_datagram(&mut self, core: &mut Core, header: &Header, data: &[u8]) {
+    pub(in crate::nic) fn receive_datagram(
+        &mut self,
+        core: &mut Core,
+        header: &Header,
+        data: &[u8],
+    ) {
         let whole = PacketFlags::FIRST | PacketFlags::LAST;
         let has_grh = header.flags.contains(PacketFlags::GRH);
         let is_datagram = header.operation == Operation::Send

@@ -53,7 +53,30 @@ pub(super) enum NakReason {
 }
 
 impl Qp {
-    pub(super) fn execute(&mut self, core: &mut Core, header: &Header, data: &[u8]) {
+    /// Executes the request packet of a reliable connection that is expected next.
+    pub(in crate::nic) fn receive_request(
+        &mut self,
+        core: &mut Core,
+        header: &Header,
+        data: &[u8],
+    ) {
+        if !self.receives() {
+            return;
+        }
+        self.raise_comm_est(core);
+        match psn::distance(header.psn, self.responder.expected) {
+            0 => self.responder.nak_sent = false,
+            1.. => {
+                core.count(self.port(), Counter::OutOfSequence);
+                if !self.responder.nak_sent {
+                    self.responder.nak_sent = true;
+                    let expected = self.responder.expected;
+                    self.queue_nak(core, expected, aeth::Ack::SequenceError);
+                }
+                return;
+            }
+            _ => return self.handle_duplicate(core, header),
+        }
         let done = self
             .check_message_order(header, data)
             .and_then(|()| match header.operation {

@@ -1,46 +1,19 @@
-//! Received packets: checking the sender and the PSN.
+//! Received packets that are not executed: from other senders, and executed before.
 
 use super::super::core::Core;
 use super::super::psn;
 use super::super::qp::Qp;
-use super::aeth;
 use super::response::{Read, Response};
 use crate::fabric::counters::Counter;
 use crate::fabric::packet::{Header, Operation, PacketFlags};
-use crate::spec::{AsyncEvent, QpState, Service, network};
+use crate::spec::{AsyncEvent, QpState, network};
 
 /// Maximum number of replayed reads, beyond max_dest_rd_atomic.
 const MAX_REPLAYED_READS: usize = 16;
 
 impl Qp {
-    /// Handles a packet for this QP.
-    pub(in crate::nic) fn receive_packet(&mut self, core: &mut Core, header: &Header, data: &[u8]) {
-        if self.spec.service == Service::Ud {
-            return self.receive_datagram(core, header, data);
-        }
-        if !self.is_from_peer(header) {
-            let peer = self.attr.dest_qpn;
-            return core.note_dropped(header, || {
-                format!("the queue pair takes packets of QP {peer:#x} only, from its port, with its RoCE version")
-            });
-        }
-        if self.spec.service == Service::Uc {
-            return self.receive_unreliable(core, header, data);
-        }
-        match header.operation {
-            Operation::Acknowledge | Operation::ReadResponse | Operation::AtomicResponse => {
-                self.handle_response(core, header, data);
-            }
-            Operation::Send
-            | Operation::Write
-            | Operation::ReadRequest
-            | Operation::AtomicRequest => self.receive_request(core, header, data),
-            // Those go to queue pair 1, which is not one of the NIC's.
-            Operation::Management => core.note(|| "management packet dropped".into()),
-        }
-    }
-
-    fn is_from_peer(&self, header: &Header) -> bool {
+    /// Returns whether a packet comes from the connected peer.
+    pub(in crate::nic) fn is_from_peer(&self, header: &Header) -> bool {
         header.source_qpn.0 == self.attr.dest_qpn
             && self.is_for_this_port(header)
             && self.peer == Some(header.source)
@@ -70,30 +43,8 @@ impl Qp {
         }
     }
 
-    fn receive_request(&mut self, core: &mut Core, header: &Header, data: &[u8]) {
-        if !self.receives() {
-            return;
-        }
-        self.raise_comm_est(core);
-        match psn::distance(header.psn, self.responder.expected) {
-            0 => {
-                self.responder.nak_sent = false;
-                self.execute(core, header, data);
-            }
-            1.. => {
-                core.count(self.port(), Counter::OutOfSequence);
-                if !self.responder.nak_sent {
-                    self.responder.nak_sent = true;
-                    let expected = self.responder.expected;
-                    self.queue_nak(core, expected, aeth::Ack::SequenceError);
-                }
-            }
-            _ => self.handle_duplicate(core, header),
-        }
-    }
-
     /// Handles a packet that was executed before: its response was lost or is late.
-    fn handle_duplicate(&mut self, core: &mut Core, header: &Header) {
+    pub(super) fn handle_duplicate(&mut self, core: &mut Core, header: &Header) {
         core.count(self.port(), Counter::Duplicates);
         let ack_request = header.flags.contains(PacketFlags::ACK_REQUEST);
         match header.operation {

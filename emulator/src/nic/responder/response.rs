@@ -7,7 +7,7 @@ use super::super::{memory, psn};
 use super::aeth;
 use super::execute::INACCESSIBLE;
 use crate::fabric::counters::Counter;
-use crate::fabric::packet::{Header, Operation, Packet, PacketFlags, Transmit};
+use crate::fabric::packet::{Header, Operation, PacketFlags};
 use crate::spec::{Access, AsyncEvent, Qpn};
 
 /// A response to the requester that is not sent yet.
@@ -84,16 +84,9 @@ impl Qp {
     }
 
     /// Sends responses while there is room; sets `turn.has_more` if some are left.
-    pub(in crate::nic) fn send_responses(
-        &mut self,
-        core: &mut Core,
-        tx: &mut dyn Transmit,
-        limit: usize,
-        turn: &mut Turn,
-    ) {
+    pub(in crate::nic) fn send_responses(&mut self, core: &mut Core, turn: &mut Turn<'_>) {
         while let Some(response) = self.responder.responses.front().copied() {
-            if turn.packets == limit || !tx.has_room(Qpn(self.attr.dest_qpn)) {
-                turn.has_more = true;
+            if !turn.continues(Qpn(self.attr.dest_qpn)) {
                 return;
             }
             let (header, payload, is_done) = match response {
@@ -117,16 +110,9 @@ impl Qp {
                     None => continue,
                 },
             };
-            let header = header.filter(|_| core.devices.reaches(self.device, self.attr.port));
-            if let Some(header) = header {
-                if !core.send(tx, Packet { header, payload }, self.spec.service) {
-                    turn.has_more = true;
-                    return;
-                }
-            } else {
-                core.discard(self.port(), payload);
+            if !self.send(core, turn, header, payload) {
+                return;
             }
-            turn.packets += 1;
             if is_done {
                 self.responder.responses.pop_front();
             } else if let Some(Response::Read(read)) = self.responder.responses.front_mut() {

@@ -12,7 +12,12 @@ use crate::fabric::counters::Counter;
 use crate::fabric::packet::{Header, Operation, PacketFlags};
 
 impl Qp {
-    pub(super) fn receive_unreliable(&mut self, core: &mut Core, header: &Header, data: &[u8]) {
+    pub(in crate::nic) fn receive_unreliable(
+        &mut self,
+        core: &mut Core,
+        header: &Header,
+        data: &[u8],
+    ) {
         if !self.receives() {
             return;
         }

@@ -57,7 +57,7 @@ fn two_qps_of_one_nic_can_be_connected() {
     for _ in 0..6 {
         host.nic.work(1, &mut wire, 64);
         while let Some(packet) = wire.next() {
-            host.nic.receive(packet, &mut wire);
+            host.nic.receive(packet);
         }
     }
     assert_eq!(memory.get(128, 9), b"to myself");
