@@ -243,9 +243,12 @@ impl Driver for Hardware {
             while left > 0
                 && let Some(packet) = port.receive()
             {
-                self.management.arrived.extend(self.nic.receive(packet));
+                if let Some(packet) = self.nic.receive(packet) {
+                    self.management.arrived.push(packet);
+                }
                 left -= 1;
             }
+            // Through the faulty wire, if there is one.
             let (mut wire, mut released) = (None, false);
             let tx: &mut dyn Transmit = match &mut self.faults {
                 None => port,

@@ -93,7 +93,7 @@ impl Nic {
     /// `Nic::work`, so that one ack covers many packets. Returns a management packet,
     /// which is not for a QP of the NIC.
     pub(crate) fn receive(&mut self, packet: Packet) -> Option<Packet> {
-        let (core, header) = (&mut self.core, packet.header);
+        let (core, header) = (&mut self.core, &packet.header);
         let is_management = header.operation == Operation::Management;
         let qp = self.qps.get_mut(header.destination_qpn.0);
         let service = match &qp {
@@ -112,16 +112,16 @@ impl Nic {
             None => {
                 core.note(|| format!("packet for QP {:#x}: no such QP", header.destination_qpn.0));
             }
-            Some(qp) if service == Service::Ud => qp.receive_datagram(core, &header, data),
-            Some(qp) if !qp.is_from_peer(&header) => {
+            Some(qp) if service == Service::Ud => qp.receive_datagram(core, header, data),
+            Some(qp) if !qp.is_from_peer(header) => {
                 let peer = qp.attr.dest_qpn;
-                core.note_dropped(&header, || {
+                core.note_dropped(header, || {
                     format!("the queue pair takes packets of QP {peer:#x} only, from its port, with its RoCE version")
                 });
             }
-            Some(qp) if service == Service::Uc => qp.receive_unreliable(core, &header, data),
-            Some(qp) if header.operation.is_response() => qp.handle_response(core, &header, data),
-            Some(qp) => qp.receive_request(core, &header, data),
+            Some(qp) if service == Service::Uc => qp.receive_unreliable(core, header, data),
+            Some(qp) if header.operation.is_response() => qp.handle_response(core, header, data),
+            Some(qp) => qp.receive_request(core, header, data),
         }
         core.recycle(packet.payload);
         self.process_failures();

@@ -250,7 +250,7 @@ impl Qp {
             Err(fault) => return self.fail_fatally(core, &unreadable("doorbell record", fault)),
         };
         if producer != self.sq.producer {
-            self.post_sends_checked(core, producer);
+            self.post_sends(core, producer);
         }
     }
 
@@ -260,7 +260,7 @@ impl Qp {
         let producer = control.index.wrapping_add(control.wqebbs());
         let is_ahead = producer.wrapping_sub(self.sq.producer).cast_signed() > 0;
         if self.takes_sends() && control.segments > 0 && is_ahead {
-            self.post_sends_checked(core, producer);
+            self.post_sends(core, producer);
         }
     }
 
@@ -272,7 +272,8 @@ impl Qp {
         running && self.spec.sq_wqebb_count > 0
     }
 
-    fn post_sends_checked(&mut self, core: &mut Core, producer: u16) {
+    /// Takes the WQEs before a producer counter: sends them, or flushes them in error.
+    fn post_sends(&mut self, core: &mut Core, producer: u16) {
         let ahead = producer.wrapping_sub(self.sq.oldest());
         if u32::from(ahead) > self.spec.sq_wqebb_count {
             let ring = self.spec.sq_wqebb_count;
@@ -282,10 +283,6 @@ impl Qp {
             self.sq.producer = self.sq.fetch;
             return self.fail_fatally(core, &cause);
         }
-        self.post_sends(core, producer);
-    }
-
-    fn post_sends(&mut self, core: &mut Core, producer: u16) {
         self.sq.producer = producer;
         if matches!(self.state, QpState::Sqe | QpState::Err) {
             self.flush_sends(core);

@@ -77,7 +77,7 @@ impl Nic {
                 && qp.has_request(&mut self.core, &mut turn)
                 && qp.send_packet(&mut self.core, &mut turn)
             {}
-            qp.raise_drained(&mut self.core);
+            qp.raise_drained(&self.core);
             left -= turn.packets;
             worked |= turn.packets > 0 || turn.completed;
             // The round ends when none of the waiting QPs has room.
@@ -110,8 +110,9 @@ impl Qp {
         payload: Vec<u8>,
     ) -> bool {
         let reaches = core.devices.reaches(self.device, self.attr.port);
-        match header.filter(|_| reaches) {
-            Some(header) => {
+        match header {
+            Some(header) if reaches => {
+                let at = header.source;
                 let packet = Packet { header, payload };
                 let octets = packet.octets(self.spec.service);
                 if let Err(packet) = turn.tx.send(packet) {
@@ -119,9 +120,9 @@ impl Qp {
                     turn.has_more = true;
                     return false;
                 }
-                core.options.counters.sent(header.source, octets);
+                core.options.counters.sent(at, octets);
             }
-            None => {
+            _ => {
                 if !reaches {
                     core.count(self.port(), Counter::Discarded);
                 }
@@ -133,6 +134,7 @@ impl Qp {
     }
 
     /// Returns whether the request at the cursor can send a packet now.
+    #[inline]
     fn has_request(&mut self, core: &mut Core, turn: &mut Turn<'_>) -> bool {
         loop {
             if !matches!(self.state, QpState::Rts | QpState::Sqd) || self.sq.waits_after_rnr_nak {
