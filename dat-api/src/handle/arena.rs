@@ -3,7 +3,6 @@
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::collections::VecDeque;
 
 use super::slot::{FORKED, FREE, Slot};
 use dat_engine::sync::{Mutex, MutexGuard};
@@ -11,7 +10,7 @@ use dat_engine::sync::{Mutex, MutexGuard};
 /// The maximum number of live objects in a process.
 const COUNT: usize = 1 << 20;
 /// The number of other slots that are freed before a slot is reused, so that a stale handle stays
-/// recognisable for long. They take 2.3 MiB at most. When no fresh slots are left, slots are reused
+/// recognisable for long. They take 2 MiB at most. When no fresh slots are left, slots are reused
 /// earlier.
 const RESTING: usize = 1 << 15;
 
@@ -21,15 +20,40 @@ static SLOTS: MaybeUninit<[Slot; COUNT]> = MaybeUninit::zeroed();
 
 /// The free slots.
 pub(super) struct Arena {
-    state: Mutex<State>,
+    resting: Mutex<Resting>,
     /// The number of slots that have been used at least once.
     used: AtomicUsize,
 }
 
-/// The part of the arena that a lock protects.
-pub(super) struct State {
-    /// Freed slots; the one freed first is in front.
-    resting: VecDeque<&'static Slot>,
+/// The freed slots, the one freed first in front. Each has the address of the next one in its `object`.
+pub(super) struct Resting {
+    ends: Option<(&'static Slot, &'static Slot)>,
+    count: usize,
+}
+
+impl Resting {
+    fn push_back(&mut self, slot: &'static Slot) {
+        let address = core::ptr::from_ref(slot).cast_mut().cast();
+        self.ends = Some(match self.ends {
+            Some((first, last)) => {
+                last.object.store(address, Ordering::Relaxed);
+                (first, slot)
+            }
+            None => (slot, slot),
+        });
+        self.count += 1;
+    }
+
+    fn pop_front(&mut self) -> Option<&'static Slot> {
+        let (first, last) = self.ends?;
+        self.count -= 1;
+        self.ends = (self.count > 0).then(|| {
+            // SAFETY: not the last one, so `push_back` has stored the address of a slot.
+            let next = unsafe { known(first.object.load(Ordering::Relaxed).cast()) };
+            (next, last)
+        });
+        Some(first)
+    }
 }
 
 /// Returns the slot with a number.
@@ -81,8 +105,9 @@ pub(super) fn number(slot: &'static Slot) -> u32 {
 impl Arena {
     pub(super) const fn new() -> Self {
         Self {
-            state: Mutex::new(State {
-                resting: VecDeque::new(),
+            resting: Mutex::new(Resting {
+                ends: None,
+                count: 0,
             }),
             used: AtomicUsize::new(0),
         }
@@ -90,28 +115,28 @@ impl Arena {
 
     /// Takes a free slot; returns `None` when all are used or no memory is left.
     pub(super) fn take(&self) -> Option<&'static Slot> {
-        let mut state = self.lock();
+        let mut resting = self.lock();
         let used = self.used.load(Ordering::Relaxed);
         if used == 0 {
             // Handles are addresses: they become pointers again by exposed provenance.
             SLOTS.as_ptr().expose_provenance();
         }
-        if used < COUNT && state.resting.len() < RESTING {
+        if used < COUNT && resting.count < RESTING {
             self.used.store(used + 1, Ordering::Release);
             // SAFETY: `used` is below `COUNT`.
             return Some(unsafe { at(used) });
         }
-        state.resting.pop_front()
+        resting.pop_front()
     }
 
     /// Returns a slot to the free slots.
     pub(super) fn release(&self, slot: &'static Slot) {
-        self.lock().resting.push_back(slot);
+        self.lock().push_back(slot);
     }
 
     /// Locks the arena: no thread takes or releases a slot while the guard lives.
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+    pub(super) fn lock(&self) -> MutexGuard<'_, Resting> {
+        self.resting.lock()
     }
 
     /// Makes all handles stale for ever. It only stores to atomics, so a child of fork may call it.

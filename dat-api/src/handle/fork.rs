@@ -14,11 +14,11 @@ use std::cell::RefCell;
 use dat_engine::sync::MutexGuard;
 
 use super::ARENA;
-use super::arena::State;
+use super::arena::Resting;
 
 thread_local! {
     /// The lock of the arena while this thread forks, so that the child gets a consistent arena.
-    static ARENA_GUARD: RefCell<Option<MutexGuard<'static, State>>> = const { RefCell::new(None) };
+    static ARENA_GUARD: RefCell<Option<MutexGuard<'static, Resting>>> = const { RefCell::new(None) };
 }
 
 static FORKS: AtomicU32 = AtomicU32::new(0);

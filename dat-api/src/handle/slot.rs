@@ -35,7 +35,7 @@ pub(crate) struct Slot {
     pub(super) tag: AtomicU32,
     /// The number of calls that have pinned the object.
     pub(super) pins: AtomicU32,
-    /// The object, from `Arc::into_raw`.
+    /// The object, from `Arc::into_raw`; while the slot is free, the next free one.
     pub(super) object: AtomicPtr<()>,
     /// [`OWNED`] while a call owns the object.
     pub(super) owner: AtomicU32,
