@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use dat_engine::memory::NoMemory;
 use dat_engine::{ControlError, ControlErrorKind};
 
 use crate::refusal::{EvdRefusal, Refusal};
@@ -91,6 +92,16 @@ impl From<EvdRefusal> for DatError {
 impl From<DatError> for DatReturn {
     fn from(error: DatError) -> Self {
         error.code
+    }
+}
+
+impl From<NoMemory> for DatError {
+    fn from(error: NoMemory) -> Self {
+        Self::new(
+            ReturnType::InsufficientResources,
+            Subtype::ResourceMemory,
+            error.to_string(),
+        )
     }
 }
 

@@ -125,6 +125,10 @@
 //! println!("{}", error.cause()); // which devices there are, and what dat.conf says
 //! ```
 //!
+//! If the process has no memory left, what Rust's allocator does happens: the process ends, as in any
+//! Rust program. Memory of the kernel or the device that is missing, and large arrays, are errors. The C
+//! libraries refuse the call instead ([`memory`]).
+//!
 //! # Forks
 //! Adapters belong to the process that opened them. In a child after fork, calls on them fail with
 //! `DAT_INVALID_HANDLE`; the child may open adapters of its own.
@@ -150,6 +154,7 @@ pub mod types;
 pub mod warnings;
 
 pub use dat_engine::environment;
+pub use dat_engine::memory;
 pub use dat_engine::sync;
 pub use dat_engine::thread::CancellationDisabled;
 pub use error::{DatError, Result};

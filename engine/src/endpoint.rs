@@ -8,7 +8,6 @@
 
 use core::fmt;
 use core::mem::ManuallyDrop;
-use std::thread;
 
 use crate::control::{
     ConnectOptions, DataInOrder, EndpointAddress, MemoryWindow, QpState, VerbsQp,
@@ -16,7 +15,7 @@ use crate::control::{
 use crate::error::{ControlError, ControlErrorKind};
 use crate::path::QueuePair;
 use crate::request::{BindRequest, ListError, Message, PostError, RecvRequest, SendRequest};
-use crate::thread::SignalsBlocked;
+use crate::thread::Thread;
 use mlx5_rings::PostReceives;
 use mlx5_rings::layout::{RecvLayout, SendLayout};
 use mlx5_rings::wire::LONGEST_WINDOW;
@@ -526,12 +525,9 @@ impl Drop for Endpoint {
 /// that the kernel is about to connect blocks until the kernel gives up.
 #[cold]
 fn destroy_on_thread(handle: EndpointHandle) {
-    let blocked = SignalsBlocked::new();
-    let thread = thread::Builder::new().name("engine-end".into());
-    if let Err(error) = thread.spawn(move || drop(handle)) {
+    if let Err(error) = Thread::start(c"engine-end", move || drop(handle)) {
         tracing::warn!("cannot start a thread to destroy a queue pair: {error}");
     }
-    drop(blocked);
 }
 
 impl fmt::Debug for Endpoint {

@@ -19,6 +19,7 @@
 //! | [`mlx5_rings`] (crate) | the direct path's rings: the bytes of WQEs and CQEs, doorbells, barriers |
 //! | [`wait`] | sleeping until a completion arrives: poll, spin, arm, sleep |
 //! | [`cm`] | the connection manager: exchanges addresses and private data over `rdma_cm` or TCP |
+//! | [`memory`] | what a C interface does when memory runs out |
 //! | [`sync`], [`thread`], [`environment`], [`descriptors`] | locks, threads, environment variables and file descriptors as this library uses them |
 //!
 //! Data flows from [`Endpoint::post_send`] through `path` into the ring of the queue
@@ -164,6 +165,7 @@ pub mod environment;
 pub mod error;
 #[cfg(test)]
 mod golden;
+pub mod memory;
 #[allow(
     unreachable_pub,
     reason = "`pub` items are for the engine's other modules"

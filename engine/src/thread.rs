@@ -103,7 +103,7 @@ impl Drop for CancellationDisabled {
     }
 }
 
-/// The work of a [`CallingThread`].
+/// The work of a thread that calls functions of the program: see [`Thread::calling`].
 pub trait Calls: Send {
     /// Prepares the next call. Returning `false` ends the thread. Cancellation is
     /// disabled.
@@ -116,35 +116,68 @@ pub trait Calls: Send {
     fn call(&self);
 }
 
-/// A thread that calls functions of the program, which may end the thread.
+/// A thread of this library, with all signals blocked. Dropping the handle detaches it.
 ///
-/// On a thread of `std` this would abort the process: `catch_unwind` does not
-/// survive a forced unwind. This thread has no such function below the call, and no
-/// value with a destructor on its stack. Its state is in `WORK`, which is dropped
-/// in whatever way the thread ends.
+/// The threads of `std` are not used: starting one allocates memory that
+/// [`memory`](crate::memory) cannot supply.
 #[derive(Debug)]
-pub struct CallingThread(libc::pthread_t);
+pub struct Thread(libc::pthread_t);
 
 thread_local! {
-    /// The work of the thread, from its start to its end.
+    /// The work of a calling thread, from its start to its end.
     static WORK: RefCell<Option<Box<dyn Calls>>> = const { RefCell::new(None) };
 }
 
-impl CallingThread {
-    /// Starts a thread, which blocks all signals and runs on no isolated CPU. The thread
-    /// drops `work` as it ends.
+/// What a thread runs.
+type Run = Box<dyn FnOnce() + Send>;
+type Main = extern "C" fn(*mut c_void) -> *mut c_void;
+
+impl Thread {
+    /// Starts a thread that runs a function. A panic ends the thread.
     ///
     /// # Errors
     /// There is no memory, or the limit of threads is reached.
-    pub fn start(name: &CStr, work: impl Calls + 'static) -> io::Result<Self> {
-        /// The default of `std`.
-        const STACK: usize = 2 << 20;
-        type Main = extern "C" fn(*mut c_void) -> *mut c_void;
+    pub fn start(name: &CStr, run: impl FnOnce() + Send + 'static) -> io::Result<Self> {
+        extern "C" fn main(run: *mut c_void) -> *mut c_void {
+            // SAFETY: from `Box::into_raw` in `create`, and only this thread has it.
+            let run = unsafe { Box::from_raw(run.cast::<Run>()) };
+            // The panic message was printed on the standard error output.
+            if catch_unwind(AssertUnwindSafe(run)).is_err() {
+                tracing::error!("a thread of the library panicked");
+            }
+            ptr::null_mut()
+        }
+        let run: Run = Box::new(run);
+        // SAFETY: `main` takes the box of a `Run`.
+        unsafe { Self::create(name, main, Box::new(run)) }
+    }
+
+    /// Starts a thread that calls functions of the program, which may end the thread; it runs on no
+    /// isolated CPU. The thread drops `work` as it ends.
+    ///
+    /// `catch_unwind` does not survive a forced unwind, and neither does a value with a
+    /// destructor on the stack. This thread has no such function or value below the call: its
+    /// state is in `WORK`, which is dropped in whatever way the thread ends.
+    ///
+    /// # Errors
+    /// There is no memory, or the limit of threads is reached.
+    pub fn calling(name: &CStr, work: impl Calls + 'static) -> io::Result<Self> {
         type Unwinds = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
         // SAFETY: only glibc calls the function, and unwinds it as C allows; for a
         // call the two ABIs are the same.
-        let main = unsafe { core::mem::transmute::<Unwinds, Main>(main) };
-        let work: Box<Box<dyn Calls>> = Box::new(Box::new(work));
+        let main = unsafe { core::mem::transmute::<Unwinds, Main>(calling_main) };
+        let work: Box<dyn Calls> = Box::new(work);
+        // SAFETY: `calling_main` takes the box of a `Box<dyn Calls>`.
+        unsafe { Self::create(name, main, Box::new(work)) }
+    }
+
+    /// Starts a thread.
+    ///
+    /// # Safety
+    /// `main` takes the pointer of this box.
+    unsafe fn create<T: Send>(name: &CStr, main: Main, work: Box<T>) -> io::Result<Self> {
+        /// The default of `std`.
+        const STACK: usize = 2 << 20;
         let work = Box::into_raw(work);
         let _blocked = SignalsBlocked::new();
         let mut thread: libc::pthread_t = 0;
@@ -192,15 +225,33 @@ impl CallingThread {
         unsafe { libc::pthread_join(this.0, ptr::null_mut()) };
     }
 
-    fn is_here(&self) -> bool {
-        // SAFETY: takes no arguments.
-        let here = unsafe { libc::pthread_self() };
-        // SAFETY: neither thread has been joined.
-        unsafe { libc::pthread_equal(here, self.0) != 0 }
+    /// Returns whether this is the calling thread.
+    #[must_use]
+    pub fn is_here(&self) -> bool {
+        self.id() == ThreadId::here()
+    }
+
+    /// Returns the thread's name for comparisons, until the thread is joined.
+    #[must_use]
+    pub fn id(&self) -> ThreadId {
+        ThreadId(self.0)
     }
 }
 
-impl Drop for CallingThread {
+/// Names a thread that has not been joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadId(libc::pthread_t);
+
+impl ThreadId {
+    /// Returns that of the calling thread.
+    #[must_use]
+    pub fn here() -> Self {
+        // SAFETY: takes no arguments.
+        Self(unsafe { libc::pthread_self() })
+    }
+}
+
+impl Drop for Thread {
     /// Detaches the thread, which goes on.
     fn drop(&mut self) {
         // SAFETY: the thread was neither joined nor detached.
@@ -208,9 +259,9 @@ impl Drop for CallingThread {
     }
 }
 
-/// Runs the thread. The function has no value with a destructor on its stack and
-/// catches no panic: see [`CallingThread`].
-extern "C-unwind" fn main(work: *mut c_void) -> *mut c_void {
+/// Runs a calling thread. The function has no value with a destructor on its stack and
+/// catches no panic: see [`Thread::calling`].
+extern "C-unwind" fn calling_main(work: *mut c_void) -> *mut c_void {
     let callers = CancellationDisabled::begin();
     adopt(work);
     leave_pinned_cpus();
@@ -224,9 +275,9 @@ extern "C-unwind" fn main(work: *mut c_void) -> *mut c_void {
     ptr::null_mut()
 }
 
-/// Takes ownership of the work that [`CallingThread::start`] has passed.
+/// Takes ownership of the work that [`Thread::calling`] has passed.
 fn adopt(work: *mut c_void) {
-    // SAFETY: the pointer comes from `Box::into_raw` in `start`, and only this
+    // SAFETY: the pointer comes from `Box::into_raw` in `create`, and only this
     // thread has it.
     let work = unsafe { Box::from_raw(work.cast::<Box<dyn Calls>>()) };
     WORK.set(Some(*work));
@@ -359,7 +410,7 @@ mod tests {
                 is_over: Arc::clone(&is_over),
                 exits,
             };
-            let thread = CallingThread::start(c"calls", work).expect("a thread");
+            let thread = Thread::calling(c"calls", work).expect("a thread");
             thread.join();
             assert!(is_over.load(Ordering::Acquire), "dropped by the thread");
             assert_eq!(calls.load(Ordering::Relaxed), expected);

@@ -54,3 +54,5 @@ mod providers;
 mod version;
 
 pub use face::provider::PROVIDER;
+// The library's allocator.
+use libdat_allocator as _;

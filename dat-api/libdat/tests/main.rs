@@ -16,6 +16,7 @@ mod given;
 mod install;
 mod install_refused;
 mod man;
+mod memory;
 mod random_calls;
 mod refusals;
 mod registry;

@@ -14,6 +14,8 @@ mod cancel;
 mod emulator;
 mod extensions;
 mod install;
+#[path = "../../libdat/tests/memory.rs"]
+mod memory;
 mod programs;
 #[path = "../../libdat/tests/random_calls.rs"]
 mod random_calls;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use dat_engine::cm::Request;
+use dat_engine::memory;
 
 use super::ep::{self, Ep};
 use super::ia::Ia;
@@ -66,14 +67,14 @@ impl Cr {
         ..Upcalls::NONE
     };
 
-    /// Creates a connection request. On an error the requester is rejected, but not as by the
-    /// peer's consumer.
+    /// Creates a connection request of the one in `from`, and removes that, unless this fails.
     pub(crate) fn create(
         ia: &Arc<Ia>,
-        request: Request,
+        from: &mut Option<Request>,
         request_ep: Option<RequestEndpoint>,
     ) -> Result<Arc<Self>> {
         let place = Reservation::new().ok_or_else(exhausted)?;
+        let request = from.as_ref().ok_or_else(stale::<Self>)?;
         let cr = Arc::new(Self {
             handle: place.handle(),
             ia: Arc::clone(ia),
@@ -81,9 +82,15 @@ impl Cr {
             remote_port: request.remote_port(),
             private_data: request.private_data().into(),
             request_ep,
-            request: Mutex::new(Some(request)),
+            request: Mutex::new(None),
         });
         ia.publish_own(place, &cr)?;
+        if let Err(error) = memory::commit() {
+            ia.unregister(cr.handle);
+            drop(handle::retire::<Self>(cr.handle, |_| ()));
+            return Err(error.into());
+        }
+        *cr.request.lock() = from.take();
         Ok(cr)
     }
 

@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use dat_engine::cm::{CmError, ListenSink, Listener, Request};
+use dat_engine::memory::{self, NoMemory};
 
 use super::cr::{Cr, RequestEndpoint};
 use super::ep::{Ep, manager_error};
@@ -60,6 +61,10 @@ struct Listening {
 impl ListenSink for ServicePoint {
     fn request(&self, request: Request) {
         let mut place = Some(request);
+        if memory::is_short() {
+            tracing::warn!("a connection request was refused: {NoMemory}");
+            return;
+        }
         if let Err(error) = self.accept_request(&mut place) {
             tracing::debug!("a connection request was refused: {error}");
         }
@@ -175,9 +180,8 @@ impl ServicePoint {
         place: &mut Option<Request>,
         request_ep: Option<RequestEndpoint>,
     ) -> Result<()> {
-        let request = place.take().ok_or_else(no_listener)?;
-        let qualifier = request.qualifier();
-        let cr = Cr::create(&self.ia, request, request_ep)?;
+        let qualifier = place.as_ref().ok_or_else(no_listener)?.qualifier();
+        let cr = Cr::create(&self.ia, place, request_ep)?;
         room.fill(EventData::ConnectionRequest {
             sp: self.point,
             local_address: self.ia.local_address(),

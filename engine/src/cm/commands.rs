@@ -3,13 +3,13 @@
 use super::CmError;
 use super::wire::{Answer, ConnectionGate, Event, Started};
 use crate::control::forks;
-use crate::sync::Mutex;
-use crate::thread::{SignalsBlocked, leave_pinned_cpus};
+use crate::sync::{Condvar, Mutex};
+use crate::thread::ThreadId;
 use mio::{Poll, Token, Waker};
-use std::convert::Infallible;
+use std::collections::LinkedList;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, mpsc};
-use std::thread::{self, JoinHandle, ThreadId};
+use std::sync::{Arc, OnceLock};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// The event that wakes the thread for commands.
@@ -19,7 +19,15 @@ pub(super) const WAKE: Token = Token(0);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Part of a command: its caller waits until this is dropped.
-pub(super) type Executed = mpsc::Sender<Infallible>;
+pub(super) struct Executed(Arc<(Mutex<bool>, Condvar)>);
+
+impl Drop for Executed {
+    fn drop(&mut self) {
+        let (is_over, changed) = &*self.0;
+        *is_over.lock() = true;
+        changed.notify_all();
+    }
+}
 
 /// A command of a handle to the service thread.
 pub(super) enum Command {
@@ -44,6 +52,15 @@ pub(super) enum Command {
     Stop,
 }
 
+/// A command that can be sent without allocating.
+pub(super) struct Prepared(LinkedList<Command>);
+
+impl Prepared {
+    pub(super) fn new(command: Command) -> Self {
+        Self(LinkedList::from([command]))
+    }
+}
+
 /// The command queue: handles put commands in, the service thread takes them out.
 pub(super) struct CommandQueue {
     /// The fork count at its start: a forked child has no service thread.
@@ -55,7 +72,7 @@ pub(super) struct CommandQueue {
 }
 
 struct Queue {
-    commands: Vec<Command>,
+    commands: LinkedList<Command>,
     /// Whether the thread was woken and has not taken the commands yet.
     is_woken: bool,
     /// Whether the thread has ended and takes no more commands.
@@ -70,7 +87,7 @@ impl CommandQueue {
             waker: Waker::new(poll.registry(), WAKE).map_err(CmError::Resources)?,
             next_token: AtomicUsize::new(WAKE.0 + 1),
             queue: Mutex::new(Queue {
-                commands: Vec::new(),
+                commands: LinkedList::new(),
                 is_woken: false,
                 ended: false,
             }),
@@ -94,7 +111,7 @@ impl CommandQueue {
     }
 
     pub(super) fn on_service_thread(&self) -> bool {
-        self.thread.get() == Some(&thread::current().id())
+        self.thread.get() == Some(&ThreadId::here())
     }
 
     /// Returns a token that was never used before.
@@ -104,11 +121,16 @@ impl CommandQueue {
 
     /// Queues a command and wakes the thread; does nothing in a forked child.
     pub(super) fn send(&self, command: Command) -> Result<(), CmError> {
+        self.send_prepared(Prepared::new(command))
+    }
+
+    /// As [`Self::send`], without allocating.
+    pub(super) fn send_prepared(&self, mut command: Prepared) -> Result<(), CmError> {
         let mut queue = self.queue.lock();
         if queue.ended {
             return Err(CmError::Unavailable);
         }
-        queue.commands.push(command);
+        queue.commands.append(&mut command.0);
         let first = !core::mem::replace(&mut queue.is_woken, true);
         drop(queue);
         // The service thread takes commands before it sleeps, so it need not be
@@ -132,40 +154,19 @@ impl CommandQueue {
         if !waits || self.on_service_thread() {
             return self.send(command(None));
         }
-        let (executed, wait) = mpsc::channel();
-        self.send(command(Some(executed)))?;
-        // Ends with an error: nothing is ever sent.
-        let _ = wait.recv_timeout(LONGEST_WAIT);
+        let state = Arc::<(Mutex<bool>, Condvar)>::default();
+        self.send(command(Some(Executed(Arc::clone(&state)))))?;
+        let (is_over, changed) = &*state;
+        drop(changed.wait_timeout_while(is_over.lock(), LONGEST_WAIT, |over| !*over));
         Ok(())
     }
 
     /// Takes all commands, oldest first.
-    pub(super) fn take_commands(&self) -> Vec<Command> {
+    pub(super) fn take_commands(&self) -> LinkedList<Command> {
         let mut queue = self.queue.lock();
         queue.is_woken = false;
         core::mem::take(&mut queue.commands)
     }
-}
-
-/// Starts a service thread.
-pub(super) fn spawn(
-    keep_affinity: bool,
-    run: impl FnOnce() + Send + 'static,
-) -> Result<JoinHandle<()>, CmError> {
-    // The thread starts with all signals blocked, so that no signal handler of the
-    // application runs on it.
-    let blocked = SignalsBlocked::new();
-    let thread = thread::Builder::new()
-        .name("engine-cm".into())
-        .spawn(move || {
-            if !keep_affinity {
-                leave_pinned_cpus();
-            }
-            run();
-        })
-        .map_err(CmError::Resources)?;
-    drop(blocked);
-    Ok(thread)
 }
 
 /// Marks the end of the thread when dropped, also after a panic.

@@ -1,5 +1,6 @@
 //! Errors of the connection manager's calls.
 
+use crate::memory::NoMemory;
 use std::io;
 
 /// A call that failed at once. Later failures of a connection are events of its
@@ -63,6 +64,9 @@ pub enum CmError {
          close unused connections or files; see also `ulimit -n`"
     )]
     Resources(#[source] io::Error),
+    /// The process has no memory left.
+    #[error(transparent)]
+    NoMemory(#[from] NoMemory),
     /// The manager belongs to the parent of this forked process.
     #[error(
         "the connection manager was started by another process, of which this is a fork\nstart one in this process"

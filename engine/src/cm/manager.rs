@@ -1,6 +1,6 @@
 //! The handles: manager, listener, request, connection.
 
-use super::commands::{Command, CommandQueue};
+use super::commands::{Command, CommandQueue, Prepared};
 use super::gate::Gate;
 use super::service::Service;
 use super::types::{
@@ -10,6 +10,7 @@ use super::types::{
 use super::wire::{Answer, Bound, Call, ConnectionGate, Incoming, Listening, Network};
 use super::{CmError, local, rdma, socket};
 use crate::control::Transport;
+use crate::memory;
 use mio::{Poll, Token};
 use std::any::Any;
 use std::fmt;
@@ -168,7 +169,9 @@ impl Manager {
         let started = Arc::clone(&shared.network).connect(token, &call)?;
         let gate: Arc<ConnectionGate> = Arc::new(Gate::new(sink));
         let command = Command::Connect(token, started, Arc::clone(&gate), deadline);
-        shared.commands.send(command)?;
+        let command = Prepared::new(command);
+        memory::commit()?;
+        shared.commands.send_prepared(command)?;
         Ok(Connection {
             service: Arc::clone(&self.service),
             token,
@@ -356,11 +359,26 @@ impl Request {
     /// [`CmError::Forked`]. The requester then gets
     /// [`super::ConnectionEvent::NonPeerRejected`].
     pub fn accept(
-        mut self,
+        self,
         endpoint: Parameters,
         private_data: &[u8],
         sink: Arc<dyn ConnectionSink>,
     ) -> Result<Connection, CmError> {
+        let acceptance = self.acceptance(endpoint, private_data, sink)?;
+        self.accept_by(acceptance)
+    }
+
+    /// Prepares [`Request::accept_by`], so that the caller moves its queue pair only if memory
+    /// suffices ([`memory::commit`]).
+    ///
+    /// # Errors
+    /// Those of [`Request::accept`], and [`CmError::NoMemory`]. The request can still be answered.
+    pub fn acceptance(
+        &self,
+        endpoint: Parameters,
+        private_data: &[u8],
+        sink: Arc<dyn ConnectionSink>,
+    ) -> Result<Acceptance, CmError> {
         let commands = &self.service.shared.commands;
         commands.require_here()?;
         require_short(private_data, self.incoming.max_private_data)?;
@@ -370,13 +388,30 @@ impl Request {
             private_data: private_data.to_vec(),
             greeting: None,
         };
-        commands.send(Command::Accept(self.token, Arc::clone(&gate), answer))?;
+        let command = Command::Accept(self.token, Arc::clone(&gate), answer);
+        let acceptance = Acceptance {
+            command: Prepared::new(command),
+            gate,
+            port: Arc::default(),
+        };
+        memory::commit()?;
+        Ok(acceptance)
+    }
+
+    /// Accepts as [`Request::accept`] does.
+    ///
+    /// # Errors
+    /// [`CmError::Unavailable`]. The requester then gets
+    /// [`super::ConnectionEvent::NonPeerRejected`].
+    pub fn accept_by(mut self, acceptance: Acceptance) -> Result<Connection, CmError> {
+        let commands = &self.service.shared.commands;
+        commands.send_prepared(acceptance.command)?;
         self.answered();
         Ok(Connection {
             service: Arc::clone(&self.service),
             token: self.token,
-            gate,
-            port: Arc::default(),
+            gate: acceptance.gate,
+            port: acceptance.port,
         })
     }
 
@@ -420,6 +455,13 @@ impl Drop for Request {
     fn drop(&mut self) {
         self.refuse(None);
     }
+}
+
+/// What accepting a request needs, from [`Request::acceptance`].
+pub struct Acceptance {
+    command: Prepared,
+    gate: Arc<ConnectionGate>,
+    port: Arc<AtomicU16>,
 }
 
 /// A connection, from the request to its end. Dropping it is [`Connection::abort`].

@@ -39,7 +39,7 @@ mod wire;
 pub use error::CmError;
 pub use listen::ListenOn;
 pub use local::{device_at, interface_address, own_address, why_no_address};
-pub use manager::{Connection, DeviceWatch, Listener, Manager, Request};
+pub use manager::{Acceptance, Connection, DeviceWatch, Listener, Manager, Request};
 pub use socket::port_of;
 pub use types::{
     ConnectionEvent, ConnectionSink, DeviceSink, ListenSink, Local, ManagerKind, ManagerOptions,

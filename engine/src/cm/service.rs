@@ -1,17 +1,17 @@
 //! The service of a manager: its thread, and what the thread shares with the handles.
 
-use super::commands::{Command, CommandQueue, End, spawn};
+use super::commands::{Command, CommandQueue, End};
 use super::wire::Network;
 use super::{CmError, ManagerOptions, run};
 use crate::sync::Mutex;
+use crate::thread::{Thread, leave_pinned_cpus};
 use mio::Poll;
 use std::sync::{Arc, Once, OnceLock, Weak};
-use std::thread::JoinHandle;
 
 /// Keeps the thread running: every handle has one, the thread itself only a `Weak`.
 pub(super) struct Service {
     pub(super) shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Thread>,
 }
 
 /// The state that the thread shares with the handles.
@@ -38,11 +38,15 @@ impl Service {
             service: OnceLock::new(),
         });
         let its = Arc::clone(&shared);
-        let thread = spawn(shared.options.keep_affinity, move || {
+        let thread = Thread::start(c"engine-cm", move || {
             let _end = End(&its.commands);
+            if !its.options.keep_affinity {
+                leave_pinned_cpus();
+            }
             run::run(&its, poll);
-        })?;
-        let _ = shared.commands.thread.set(thread.thread().id());
+        })
+        .map_err(CmError::Resources)?;
+        let _ = shared.commands.thread.set(thread.id());
         let service = Arc::new(Self {
             shared,
             thread: Some(thread),
@@ -91,10 +95,8 @@ impl Drop for Service {
         }
         let _ = commands.send(Command::Stop);
         // Joined, so that no code of this library runs any more, even if it is
-        // unloaded next. The thread cannot join itself; it ends after the callback.
-        if !commands.on_service_thread() {
-            let _ = thread.join();
-        }
+        // unloaded next. The thread itself does not wait; it ends after the callback.
+        thread.join();
     }
 }
 

@@ -12,6 +12,7 @@ use dv_sys::verbs::{
     self, ibv_ah_attr, ibv_qp_attr, ibv_qp_attr_mask as Mask, ibv_qp_init_attr, ibv_qp_state,
 };
 use std::fmt;
+use std::sync::Arc;
 
 pub(super) const TO_RTR: &str = "bring a queue pair to RTR";
 const TO_RTS: &str = "bring a queue pair to RTS";
@@ -149,7 +150,7 @@ impl VerbsQp {
         let known = self.context().known_port(options.port);
         let port = match known {
             Some(port) if port.require_active(TO_RTR).is_ok() => port,
-            _ => self.port(options.port, options.gid_index, TO_RTR)?,
+            _ => Arc::new(self.port(options.port, options.gid_index, TO_RTR)?),
         };
         let peer_qp = PeerQp {
             qpn: peer.qpn,

@@ -13,7 +13,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
 use dv_sys::verbs::{self, ibv_context, ibv_node_type};
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// Returns how many forks separate this process from the one that loaded the
 /// library. A load, where `getpid` is a system call: for checks per message.
@@ -50,7 +50,7 @@ pub(super) struct Context {
     process: u32,
     forks: u32,
     /// The ports as last queried. Emptied by an event that reports a change.
-    ports: Mutex<Vec<PortInfo>>,
+    ports: Mutex<Vec<Arc<PortInfo>>>,
     /// The largest inline sizes found so far.
     pub(super) inline_cache: inline::InlineCache,
     pub(super) resizes_cqs: Resizes,
@@ -109,7 +109,7 @@ impl Context {
     }
 
     /// Returns a port as last queried.
-    pub(super) fn known_port(&self, number: u8) -> Option<PortInfo> {
+    pub(super) fn known_port(&self, number: u8) -> Option<Arc<PortInfo>> {
         let known = self.ports.lock();
         known.iter().find(|port| port.number == number).cloned()
     }
@@ -118,7 +118,7 @@ impl Context {
     pub(super) fn remember_port(&self, port: &PortInfo) {
         let mut known = self.ports.lock();
         known.retain(|old| old.number != port.number);
-        known.push(port.clone());
+        known.push(Arc::new(port.clone()));
     }
 
     /// Empties the cache of ports.

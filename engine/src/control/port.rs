@@ -139,7 +139,7 @@ impl PortInfo {
             return Self::query(context, number);
         };
         let attr = query(context, number)?;
-        let port = Self::new(number, &attr, known.gids);
+        let port = Self::new(number, &attr, known.gids.clone());
         let entry = match index {
             Some(index) => port.gids.iter().find(|entry| entry.index == index).copied(),
             None => port.gid().ok().map(|choice| choice.entry),

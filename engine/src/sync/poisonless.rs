@@ -12,6 +12,7 @@ use std::sync::{
     Condvar as StdCondvar, Mutex as StdMutex, MutexGuard, PoisonError, RwLock as StdRwLock,
     RwLockReadGuard, RwLockWriteGuard, TryLockError,
 };
+use std::time::Duration;
 
 /// [`std::sync::Mutex`] without poisoning.
 #[derive(Debug, Default)]
@@ -87,6 +88,17 @@ impl Condvar {
     /// return without being woken.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As [`Self::wait`], while a condition holds, and for this long at most.
+    pub fn wait_timeout_while<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        longest: Duration,
+        condition: impl FnMut(&mut T) -> bool,
+    ) -> MutexGuard<'a, T> {
+        let waited = self.0.wait_timeout_while(guard, longest, condition);
+        waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Wakes all threads that wait.

@@ -2,7 +2,6 @@
 //! and calls that check their return codes.
 
 mod address;
-mod allocations;
 mod calls;
 mod child_process;
 mod dat_conf;
@@ -24,10 +23,10 @@ mod waiter;
 mod window;
 
 pub use address::{here, here_ip, ip_at};
-pub use allocations::allocations;
 pub use calls::*;
 pub use child_process::{is_alone, is_on_small_device};
 pub use dat_conf::with_entry;
+pub use dat_engine::memory::allocations;
 pub use device::installed::is_iwarp;
 pub use ends::{both_broken, both_broken_by_a_refusal, both_failed, broken_by_the_peer, over};
 pub use evd::{Evd, LONG, SOON, Waited, number};

@@ -61,8 +61,7 @@ call!(
     |ia: Pinned<Ia>, agent: DAT_OS_WAIT_PROXY_AGENT, cno_handle: Out<DAT_CNO_HANDLE>| {
         let place = cno_handle.required(Subtype::InvalidArg3)?;
         let agent = self::agent(agent)?;
-        place.set_handle(Cno::create(&ia.to_arc(), agent)?.handle());
-        Ok(())
+        place.set_new(Cno::create(&ia.to_arc(), agent)?.handle(), Cno::free)
     }
 );
 
@@ -83,7 +82,7 @@ call!(
     }
 );
 
-call!(dat_cno_free, |cno: Named<Cno>| Cno::free(cno.0));
+call!(dat_cno_free, ending, |cno: Named<Cno>| Cno::free(cno.0));
 
 /// Succeeds without an EVD if the IA is being closed or the last EVD was freed.
 ///

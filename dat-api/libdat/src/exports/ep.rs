@@ -97,8 +97,8 @@ call!(
             arc(&of.connect).as_ref(),
             attributes.as_ref(),
         )?;
-        place.set_handle(ep.handle());
-        Ok(())
+        // SAFETY: the program has no handle of it yet.
+        place.set_new(ep.handle(), |ep| unsafe { Ep::free(ep) })
     }
 );
 
@@ -141,12 +141,12 @@ call!(
             &srq.to_arc(),
             &attributes,
         )?;
-        place.set_handle(ep.handle());
-        Ok(())
+        // SAFETY: the program has no handle of it yet.
+        place.set_new(ep.handle(), |ep| unsafe { Ep::free(ep) })
     }
 );
 
-call!(dat_ep_free, |ep: Named<Ep>| {
+call!(dat_ep_free, ending, |ep: Named<Ep>| {
     // SAFETY: the contract of `exports`: calls on one endpoint take turns.
     unsafe { Ep::free(ep.0) }
 });

@@ -69,6 +69,7 @@ call!(
 
 call!(
     dat_ep_disconnect,
+    ending,
     |ep: Pinned<Ep>, close_flags: DAT_CLOSE_FLAGS| {
         let graceful = graceful(close_flags)?;
         // SAFETY: the contract of `exports`: calls on one endpoint take turns.

@@ -47,8 +47,7 @@ call!(
             let _ = Evd::free(evd.handle());
             return Err(error);
         }
-        place.set_handle(evd.handle());
-        Ok(())
+        place.set_new(evd.handle(), Evd::free)
     }
 );
 
@@ -147,4 +146,4 @@ call!(
     }
 );
 
-call!(dat_evd_free, |evd: Named<Evd>| Evd::free(evd.0));
+call!(dat_evd_free, ending, |evd: Named<Evd>| Evd::free(evd.0));

@@ -4,11 +4,11 @@ use core::ffi::CStr;
 
 use dat_api::handle::Pinned;
 use dat_api::object::ia::{AsyncEvd, Ia, OpenRequest};
-use dat_api::{DatError, DatReturn, Kind, Result, ReturnType, Subtype};
+use dat_api::{DatError, DatReturn, Kind, Result, ReturnType, Subtype, memory};
 
 use crate::abi::*;
 use crate::face::call::call;
-use crate::face::frame::{bad_argument, control, forwarding, require, require_with};
+use crate::face::frame::{bad_argument, control, ending, forwarding, require, require_with};
 use crate::face::handles::{bare, named, named_as, to_c};
 use crate::face::output::{Out, require_known};
 use crate::face::subject::{Subject, on};
@@ -77,7 +77,11 @@ pub unsafe extern "C" fn dat_ia_openv(
                 Found::Ours => Source::Registry,
                 Found::InPlace { instance_data } => Source::Entry { instance_data },
                 Found::Answered(code) => match version::from_code(code) {
-                    DatReturn::SUCCESS => return Ok(DatReturn::SUCCESS.bits()),
+                    DatReturn::SUCCESS => {
+                        // The other library has opened it, which is not undone.
+                        let _ = memory::commit();
+                        return Ok(DatReturn::SUCCESS.bits());
+                    }
                     code => return Err(DatError::explained(code, REFUSED_ELSEWHERE)),
                 },
             };
@@ -177,6 +181,11 @@ impl Opening<'_> {
             Source::Entry { instance_data } => Ia::open_configured(&request, instance_data)?,
             Source::Guest(entry) => Ia::open_configured(&request, &entry.instance_data)?,
         };
+        if let Err(error) = memory::commit() {
+            // SAFETY: the program has no handle of it yet.
+            let _ = unsafe { Ia::close(ia.handle(), false) };
+            return Err(error.into());
+        }
         match (async_evd, made) {
             (AsyncEvd::Elsewhere, _) => evd_place.set(DAT_EVD_OUT_OF_SCOPE),
             (_, Some(evd)) => evd_place.set_handle(evd),
@@ -294,7 +303,7 @@ pub unsafe extern "C" fn dat_ia_close(
         // SAFETY: `table` was found for this handle.
         return unsafe { foreign::close(table, ia_handle, close_flags) };
     }
-    control("dat_ia_close", on("ia", ia_handle), || {
+    ending("dat_ia_close", on("ia", ia_handle), || {
         let ia = named(ia_handle, Kind::Ia)?;
         let counted = debug::counters(ia);
         let graceful = graceful(close_flags)?;

@@ -11,7 +11,7 @@ use crate::abi::*;
 use crate::face::call::{Named, call};
 use crate::face::frame::{bad_argument, require, require_with};
 use crate::face::handles::{bare, named, pin};
-use crate::face::output::Out;
+use crate::face::output::{Out, commit_new};
 use crate::face::strings;
 use crate::version;
 
@@ -94,6 +94,7 @@ pub(crate) unsafe fn create(
     let memory = unsafe { memory(mem_type, region_description, length) }?;
     // SAFETY: by the contract of `exports` registered memory stays mapped.
     let lmr = unsafe { Lmr::create(&ia.to_arc(), memory, &pz.to_arc(), privileges) }?;
+    commit_new(lmr.handle(), Lmr::free)?;
     let info = lmr.query();
     // `to_c` sets the provider table even if the caller does not want the
     // handle.
@@ -190,7 +191,7 @@ call!(
     }
 );
 
-call!(dat_lmr_free, |lmr: Named<Lmr>| Lmr::free(lmr.0));
+call!(dat_lmr_free, ending, |lmr: Named<Lmr>| Lmr::free(lmr.0));
 
 /// Checks the segments. Nothing else is needed, because DMA is cache-coherent on
 /// all supported hosts.

@@ -7,7 +7,7 @@ use core::ffi::c_char;
 use dat_api::Subtype;
 
 use crate::abi::DAT_PROVIDER_INFO;
-use crate::face::frame::control;
+use crate::face::frame::{control, ending};
 use crate::face::subject::Subject;
 use crate::providers::{Key, guest};
 
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn dat_provider_init(
 /// Removes the registry entry again.
 #[unsafe(export_name = symbol!(dat_provider_fini))]
 pub unsafe extern "C" fn dat_provider_fini(provider_info: *const DAT_PROVIDER_INFO) {
-    control("dat_provider_fini", Subject::Nothing, || {
+    ending("dat_provider_fini", Subject::Nothing, || {
         // SAFETY: the contract of `exports`.
         let key = unsafe { Key::read(provider_info, Subtype::InvalidArg1) }?;
         guest::unregister(&key)

@@ -37,8 +37,7 @@ call!(
         let creator = creator(psp_flags)?;
         let place = psp_handle.required(Subtype::InvalidArg5)?;
         let psp = Psp::create(&ia.to_arc(), conn_qual, &evd.to_arc(), creator)?;
-        place.set_handle(psp.handle());
-        Ok(())
+        place.set_new(psp.handle(), Psp::free)
     }
 );
 
@@ -55,8 +54,7 @@ call!(
         let place = psp_handle.required(Subtype::InvalidArg5)?;
         let psp = Psp::create_any(&ia.to_arc(), &evd.to_arc(), creator)?;
         qualifier.set(psp.query().qualifier);
-        place.set_handle(psp.handle());
-        Ok(())
+        place.set_new(psp.handle(), Psp::free)
     }
 );
 
@@ -76,4 +74,4 @@ call!(
     }
 );
 
-call!(dat_psp_free, |psp: Named<Psp>| Psp::free(psp.0));
+call!(dat_psp_free, ending, |psp: Named<Psp>| Psp::free(psp.0));

@@ -14,8 +14,7 @@ call!(
     dat_pz_create,
     |ia: Pinned<Ia>, pz_handle: Out<DAT_PZ_HANDLE>| {
         let place = pz_handle.required(Subtype::InvalidArg2)?;
-        place.set_handle(Pz::create(&ia.to_arc())?.handle());
-        Ok(())
+        place.set_new(Pz::create(&ia.to_arc())?.handle(), Pz::free)
     }
 );
 
@@ -28,4 +27,4 @@ call!(
     }
 );
 
-call!(dat_pz_free, |pz: Named<Pz>| Pz::free(pz.0));
+call!(dat_pz_free, ending, |pz: Named<Pz>| Pz::free(pz.0));

@@ -8,7 +8,7 @@ use dat_api::{Result, Subtype};
 
 use crate::abi::*;
 use crate::face::debug;
-use crate::face::frame::{bad_argument, control, require, require_with};
+use crate::face::frame::{bad_argument, control, ending, require, require_with};
 use crate::face::output::Out;
 use crate::face::strings::copy;
 use crate::face::subject::Subject;
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn dat_registry_remove_provider(
     provider: *mut DAT_PROVIDER,
     provider_info: *const DAT_PROVIDER_INFO,
 ) -> DAT_RETURN {
-    control("dat_registry_remove_provider", Subject::Nothing, || {
+    ending("dat_registry_remove_provider", Subject::Nothing, || {
         // SAFETY: the contract of `exports`.
         let (key, _) = unsafe { read(provider, provider_info) }?;
         dynamic::remove(&key)

@@ -19,8 +19,7 @@ call!(
     dat_rmr_create,
     |pz: Pinned<Pz>, rmr_handle: Out<DAT_RMR_HANDLE>| {
         let place = rmr_handle.required(Subtype::InvalidArg2)?;
-        place.set_handle(Rmr::create(&pz.to_arc())?.handle());
-        Ok(())
+        place.set_new(Rmr::create(&pz.to_arc())?.handle(), Rmr::free)
     }
 );
 
@@ -103,4 +102,4 @@ pub(crate) unsafe fn bind(rmr: &Rmr, bind: &Bind) -> Result<()> {
     Ok(())
 }
 
-call!(dat_rmr_free, |rmr: Named<Rmr>| Rmr::free(rmr.0));
+call!(dat_rmr_free, ending, |rmr: Named<Rmr>| Rmr::free(rmr.0));

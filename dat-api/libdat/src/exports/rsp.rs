@@ -25,8 +25,7 @@ call!(
         let place = rsp_handle.required(Subtype::InvalidArg5)?;
         let ep = ep.as_ref().map(Pinned::to_arc);
         let rsp = Rsp::create(&ia.to_arc(), conn_qual, ep.as_ref(), &evd.to_arc())?;
-        place.set_handle(rsp.handle());
-        Ok(())
+        place.set_new(rsp.handle(), Rsp::free)
     }
 );
 
@@ -45,4 +44,4 @@ call!(
     }
 );
 
-call!(dat_rsp_free, |rsp: Named<Rsp>| Rsp::free(rsp.0));
+call!(dat_rsp_free, ending, |rsp: Named<Rsp>| Rsp::free(rsp.0));

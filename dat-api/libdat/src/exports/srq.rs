@@ -35,12 +35,12 @@ call!(
             max_recv_iov: attr.max_recv_iov,
             low_watermark: attr.low_watermark,
         };
-        place.set_handle(Srq::create(&ia.to_arc(), &pz.to_arc(), &attributes)?.handle());
-        Ok(())
+        let srq = Srq::create(&ia.to_arc(), &pz.to_arc(), &attributes)?;
+        place.set_new(srq.handle(), Srq::free)
     }
 );
 
-call!(dat_srq_free, |srq: Named<Srq>| Srq::free(srq.0));
+call!(dat_srq_free, ending, |srq: Named<Srq>| Srq::free(srq.0));
 
 call!(
     dat_srq_query,

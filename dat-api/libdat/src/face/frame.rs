@@ -1,9 +1,11 @@
-//! The frame around each control call: panics, cancellation, and conversion of
-//! errors to return codes.
+//! The frame around each control call: panics, cancellation, missing memory, and
+//! conversion of errors to return codes.
+//!
+//! Decision: `docs/decisions/079-refuse-a-call-without-memory.md`
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use dat_api::{CancellationDisabled, DatError, DatReturn, Result, ReturnType, Subtype};
+use dat_api::{CancellationDisabled, DatError, DatReturn, Result, ReturnType, Subtype, memory};
 
 use super::debug;
 use super::subject::Subject;
@@ -17,7 +19,18 @@ pub(crate) fn control(
     subject: Subject<'_>,
     body: impl FnOnce() -> Result<()>,
 ) -> DAT_RETURN {
+    forwarding(call, subject, || body().map(|()| DatReturn::SUCCESS.bits()))
+}
+
+/// Like [`control`], for a call that frees or ends something: it is not refused if
+/// memory is missing.
+pub(crate) fn ending(
+    call: &'static str,
+    subject: Subject<'_>,
+    body: impl FnOnce() -> Result<()>,
+) -> DAT_RETURN {
     let _held = CancellationDisabled::new();
+    let _call = memory::Call::ending();
     run(call, subject, || body().map(|()| DatReturn::SUCCESS.bits()))
 }
 
@@ -28,7 +41,13 @@ pub(crate) fn forwarding(
     body: impl FnOnce() -> Result<DAT_RETURN>,
 ) -> DAT_RETURN {
     let _held = CancellationDisabled::new();
-    run(call, subject, body)
+    let _call = memory::Call::refusable();
+    run(call, subject, || {
+        let code = body()?;
+        // Refuses queries; a call with an effect has committed, or undone it.
+        memory::commit()?;
+        Ok(code)
+    })
 }
 
 /// Like [`control`], for a call that posts. Such a call reaches no cancellation

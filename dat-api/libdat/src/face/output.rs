@@ -2,7 +2,7 @@
 
 use core::ptr::NonNull;
 
-use dat_api::{Handle, Result, Subtype};
+use dat_api::{Handle, Result, Subtype, memory};
 
 use super::frame::require_with;
 use super::handles::to_c;
@@ -72,10 +72,36 @@ impl<T> Output<T> {
 }
 
 impl Output<DAT_HANDLE> {
-    /// Writes the handle of a new object.
+    /// Writes the handle of a new object, as the last step of the call that creates it.
+    ///
+    /// # Errors
+    /// Memory is missing. The object is freed.
+    pub(crate) fn set_new(
+        self,
+        handle: Handle,
+        free: impl FnOnce(Handle) -> Result<()>,
+    ) -> Result<()> {
+        commit_new(handle, free)?;
+        self.set(to_c(handle));
+        Ok(())
+    }
+
+    /// Writes a handle.
     pub(crate) fn set_handle(self, handle: Handle) {
         self.set(to_c(handle));
     }
+}
+
+/// Commits the call that creates an object, or frees it.
+///
+/// # Errors
+/// Memory is missing.
+pub(crate) fn commit_new(handle: Handle, free: impl FnOnce(Handle) -> Result<()>) -> Result<()> {
+    memory::commit().map_err(|error| {
+        // Nothing uses the object yet.
+        let _ = free(handle);
+        error.into()
+    })
 }
 
 /// Checks the mask of a query: every bit must be in `known`.

@@ -3,7 +3,7 @@
 use core::ptr::NonNull;
 
 use dat_api::sync::Mutex;
-use dat_api::{DatError, Result, ReturnType, Subtype};
+use dat_api::{DatError, Result, ReturnType, Subtype, memory};
 
 use super::{Key, tables};
 use crate::abi::DAT_PROVIDER;
@@ -33,7 +33,9 @@ pub(crate) fn add(key: Key, table: NonNull<DAT_PROVIDER>) -> Result<()> {
             ),
         ));
     }
+    entries.reserve(1);
     tables::add(table);
+    memory::commit().inspect_err(|_| tables::remove(table))?;
     entries.push(Entry {
         key,
         table: table.as_ptr().expose_provenance(),

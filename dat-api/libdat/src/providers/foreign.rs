@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use dat_api::registry::{self, Provider, ProviderLibrary};
 use dat_api::sync::Mutex;
-use dat_api::{CancellationDisabled, DatError, DatReturn, Result, ReturnType, Subtype};
+use dat_api::{CancellationDisabled, DatError, DatReturn, Result, ReturnType, Subtype, memory};
 
 use super::library::Library;
 use super::{Key, dynamic, tables};
@@ -264,6 +264,7 @@ pub(crate) unsafe fn close(
     flags: DAT_CLOSE_FLAGS,
 ) -> DAT_RETURN {
     let _held = CancellationDisabled::new();
+    let _call = memory::Call::ending();
     // Removed from the list before the close, because the next adapter may get
     // the same handle.
     let opened = {

@@ -14,7 +14,7 @@ use core::ptr::NonNull;
 use std::ffi::CString;
 
 use dat_api::sync::Mutex;
-use dat_api::{DatError, DatReturn, Result, ReturnType, Subtype};
+use dat_api::{DatError, DatReturn, Result, ReturnType, Subtype, memory};
 
 use super::Key;
 use crate::abi::{DAT_PROVIDER, DAT_PROVIDER_INFO, DAT_RETURN};
@@ -85,6 +85,8 @@ pub(crate) fn register(key: Key, instance_data: &str) -> Result<()> {
         key,
     };
     let info = guest.key.to_info();
+    GUESTS.lock().reserve(1);
+    memory::commit()?;
     // SAFETY: the function was found by its name. The table lives until the entry
     // is removed, the key until the call returns.
     let code = unsafe { add(&raw mut *guest.table, &raw const info) };

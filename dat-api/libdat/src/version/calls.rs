@@ -13,7 +13,7 @@ use crate::exports::{lmr, rmr};
 use crate::face::call::{Named, call};
 use crate::face::output::Out;
 
-call!(dat_cr_reject, |cr: Named<Cr>| Cr::reject(cr.0, &[]));
+call!(dat_cr_reject, ending, |cr: Named<Cr>| Cr::reject(cr.0, &[]));
 
 // Every result pointer may be null.
 call!(

@@ -36,6 +36,7 @@ fn require_virtual(va_type: DAT_VA_TYPE, argument: Subtype) -> Result<()> {
 
 call!(
     dat_cr_reject,
+    ending,
     |cr: Named<Cr>, private_data_size: DAT_COUNT, private_data: PrivateData| {
         let at = [Subtype::InvalidArg2, Subtype::InvalidArg3];
         Cr::reject(cr.0, private_data.of_size(private_data_size, at)?)

@@ -1,14 +1,14 @@
 //! The agent of a CNO: a function that a trigger calls once.
 //!
 //! An agent of a C program may end the thread that calls it (pthread_exit(3), or pthread_cancel(3)
-//! from another thread). The thread of the CNO may end so ([`CallingThread`]); if an agent has been
+//! from another thread). The thread of the CNO may end so ([`Thread::calling`]); if an agent has been
 //! set by then, the thread is replaced.
 
 use core::panic::AssertUnwindSafe;
 use std::panic::catch_unwind;
 use std::sync::Arc;
 
-use dat_engine::thread::{CallingThread, Calls};
+use dat_engine::thread::{Calls, Thread};
 use dat_engine::wait::{Blocker, Deadline, SpinBudget, WaitCounters, WaitPolicy, wait};
 
 use super::protocol::{AGENT, Poller, Table};
@@ -62,7 +62,7 @@ impl Agent {
 
 /// The thread that calls agents, and what it sleeps on. It sleeps in any wait policy, and polls EVDs
 /// only while there is an agent to call.
-pub(super) type Runner = (Arc<Blocker>, CallingThread);
+pub(super) type Runner = (Arc<Blocker>, Thread);
 
 impl Cno {
     /// Sets the agent, or none. The next trigger calls it, once; events that have triggered before,
@@ -100,7 +100,7 @@ impl Cno {
             blocker: Arc::clone(blocker),
             next: None,
         };
-        let thread = CallingThread::start(c"dat-cno", caller).map_err(|error| {
+        let thread = Thread::calling(c"dat-cno", caller).map_err(|error| {
             DatError::new(
                 ReturnType::InsufficientResources,
                 Subtype::NoSubtype,

@@ -36,7 +36,7 @@ use std::thread;
 use std::time::Duration;
 
 use dat_engine::sync::Mutex;
-use dat_engine::thread::{CancellationDisabled, SignalsBlocked, leave_pinned_cpus};
+use dat_engine::thread::{CancellationDisabled, Thread, leave_pinned_cpus};
 use dat_engine::{
     AsyncEventKind, Completion, CompletionOp, CompletionQueue, CqOptions, Device, EndpointHandle,
     Status, Transport,
@@ -157,12 +157,7 @@ pub(super) fn watch(ep: Handle) {
         // The thread runs: it ends only when the list is empty, under this lock.
         return;
     }
-    let signals = SignalsBlocked::new();
-    let started = thread::Builder::new()
-        .name("dat-drain".into())
-        .spawn(poll_until_drained);
-    drop(signals);
-    if let Err(error) = started {
+    if let Err(error) = Thread::start(c"dat-drain", poll_until_drained) {
         tracing::warn!(
             "no thread for a graceful disconnect ({error}): it completes when the request EVD is polled"
         );

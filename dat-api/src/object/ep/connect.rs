@@ -57,6 +57,7 @@ pub(crate) fn manager_error(error: &CmError) -> DatError {
             Subtype::InvalidAddressUnreachable,
         ),
         CmError::OnlyRdma { .. } => (ReturnType::ModelNotSupported, Subtype::NoSubtype),
+        CmError::NoMemory(_) => (ReturnType::InsufficientResources, Subtype::ResourceMemory),
         CmError::Unavailable | CmError::Missing(_) | CmError::Resources(_) => {
             (ReturnType::InsufficientResources, Subtype::ResourceDevice)
         }
@@ -318,7 +319,10 @@ impl Ep {
             ));
         };
         let local = self.parameters(qp, control)?;
-        let greeting = qp.greeting()?;
+        let sink = Sink::accepting(self, qp.greeting()?);
+        let acceptance = request
+            .acceptance(local, private_data, sink)
+            .map_err(|error| manager_error(&error))?;
         let connected = self.bring_up(control, request.parameters());
         match connected {
             // The queue pair has not moved: the consumer may try again.
@@ -338,7 +342,7 @@ impl Ep {
             self.step(control, Trigger::AcceptFailed);
             return Ok(());
         }
-        match request.accept(local, private_data, Sink::accepting(self, greeting)) {
+        match request.accept_by(acceptance) {
             Ok(connection) => control.connection = Some(connection),
             // The request is gone: an event says that accepting has failed.
             Err(error) => {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 #[cfg(not(test))]
 pub(super) use dat_engine::DeviceClock as Clock;
 use dat_engine::sync::Mutex;
-use dat_engine::{Arrival, Completion};
+use dat_engine::{Arrival, Completion, memory};
 
 use super::Queue;
 use super::streams::Attribute;
@@ -193,6 +193,7 @@ impl Posted {
     pub(super) fn set_limit(&self, limit: u32) -> bool {
         let mut inside = self.inside.lock();
         let more = (limit as usize).saturating_sub(inside.events.len());
+        let _fallible = memory::Call::fallible();
         if limit > inside.limit && inside.events.try_reserve_exact(more).is_err() {
             return false;
         }
@@ -290,6 +291,7 @@ impl Posted {
 /// Returns an empty queue with room for `room` elements; `None` if there is no memory.
 pub(super) fn with_room<T>(room: usize) -> Option<VecDeque<T>> {
     let mut queue = VecDeque::new();
+    let _fallible = memory::Call::fallible();
     queue.try_reserve_exact(room).ok()?;
     Some(queue)
 }

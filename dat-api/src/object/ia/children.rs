@@ -6,7 +6,8 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::handle::{Handle, Kind, Object, Reservation, Upcalls};
 use crate::object::counters::Counters;
-use crate::object::{ia::Ia, stale};
+use crate::object::{exhausted, ia::Ia, stale};
+use dat_engine::memory;
 use dat_engine::sync::Mutex;
 
 /// The order in which an abrupt close frees objects: an object before those that it uses. The IA's
@@ -68,6 +69,10 @@ impl Children {
         if state.closed {
             return Err(stale::<Ia>());
         }
+        let fallible = memory::Call::fallible();
+        let room = state.live.try_reserve(1).and(state.evds.try_reserve(1));
+        drop(fallible);
+        room.map_err(|_| exhausted())?;
         // Under the lock: a close finds the object listed and live, or the object is not published
         // at all.
         let handle = place.publish(Arc::clone(object));

@@ -5,11 +5,10 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use dat_engine::Device;
-use dat_engine::thread::{SignalsBlocked, leave_pinned_cpus};
+use dat_engine::thread::{Thread, leave_pinned_cpus};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 
@@ -21,7 +20,7 @@ use crate::status::{ReturnType, Subtype};
 pub(super) struct Service {
     stop: Arc<AtomicBool>,
     waker: Waker,
-    thread: JoinHandle<()>,
+    thread: Thread,
 }
 
 const DEVICE: Token = Token(0);
@@ -51,12 +50,7 @@ impl Service {
             checks: ia.rules.retries_for_ever && tracing::enabled!(tracing::Level::WARN),
             stop: Arc::clone(&stop),
         };
-        let blocked = SignalsBlocked::new();
-        let thread = thread::Builder::new()
-            .name("dat-async".to_owned())
-            .spawn(move || run.run())
-            .map_err(refused)?;
-        drop(blocked);
+        let thread = Thread::start(c"dat-async", move || run.run()).map_err(refused)?;
         Ok(Self {
             stop,
             waker,
@@ -71,9 +65,7 @@ impl Service {
             tracing::error!("the thread of an IA cannot be woken: {error}");
             return;
         }
-        if self.thread.thread().id() != thread::current().id() && self.thread.join().is_err() {
-            tracing::error!("the thread of an IA panicked");
-        }
+        self.thread.join();
     }
 }
 

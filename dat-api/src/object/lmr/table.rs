@@ -11,13 +11,13 @@
 //! at the earliest; the LMR cache compares 32 bits of the generation.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
-use std::collections::VecDeque;
 use std::sync::OnceLock;
 
 use crate::handle::Handle;
 use crate::object::ia::MAX_LMRS;
 use crate::refusal::Unusable;
 use crate::types::MemPrivileges;
+use dat_engine::memory;
 use dat_engine::sync::Mutex;
 
 /// Row 0 is never used, so that no context is 0.
@@ -124,8 +124,11 @@ struct Table {
 struct Free {
     /// Rows below this number have been used at least once.
     used: u32,
-    /// Freed rows; the one freed first is in front.
-    resting: VecDeque<u32>,
+    /// The freed rows: the one freed first, the last one, and their number. Each has the number of
+    /// the next one in its `address`.
+    first: u32,
+    last: u32,
+    resting: usize,
 }
 
 impl Table {
@@ -135,7 +138,9 @@ impl Table {
             chunks: [const { OnceLock::new() }; CHUNKS],
             free: Mutex::new(Free {
                 used: 1,
-                resting: VecDeque::new(),
+                first: 0,
+                last: 0,
+                resting: 0,
             }),
         }
     }
@@ -152,19 +157,23 @@ impl Table {
     /// Stores an LMR in a row and returns its context; `None` if no row is left.
     fn insert(&self, contents: &Contents) -> Option<u32> {
         let mut free = self.free.lock();
-        let number = if free.used <= CAPACITY && free.resting.len() < self.rest {
-            free.used += 1;
-            free.used - 1
+        let is_fresh = free.used <= CAPACITY && free.resting < self.rest;
+        let number = if is_fresh {
+            free.used
+        } else if free.resting > 0 {
+            free.first
         } else {
-            free.resting.pop_front()?
+            return None;
         };
-        let chunk = self.chunks[number as usize / CHUNK].get_or_init(|| {
-            // Row numbers are 32 bits wide.
-            let first = number & !(CHUNK as u32 - 1);
-            let rows: Box<[Row]> = (first..).take(CHUNK).map(Row::dead).collect();
-            rows.try_into().ok().expect("as many as the chunk has")
-        });
+        let chunk = self.chunk(number as usize / CHUNK)?;
         let row = &chunk[number as usize % CHUNK];
+        if is_fresh {
+            free.used += 1;
+        } else {
+            free.resting -= 1;
+            // A row's number has 32 bits.
+            free.first = row.address.load(Ordering::Relaxed) as u32;
+        }
         // A reader that sees new contents also sees the end of the previous LMR, which was stored
         // before the lock was last released.
         fence(Ordering::Release);
@@ -192,7 +201,34 @@ impl Table {
         row.tag
             .store(dead_tag(generation, number), Ordering::Relaxed);
         let mut free = self.free.lock();
-        free.resting.push_back(number);
+        match self.row(free.last).filter(|_| free.resting > 0) {
+            Some(last) => {
+                // A reader that sees the number also sees the end of the LMR before, as in `insert`.
+                fence(Ordering::Release);
+                last.address.store(u64::from(number), Ordering::Relaxed);
+            }
+            None => free.first = number,
+        }
+        free.last = number;
+        free.resting += 1;
+    }
+
+    /// Returns a chunk, which is made first if none of its rows was used; `None` if there is no
+    /// memory for it. Called under the lock.
+    fn chunk(&self, at: usize) -> Option<&[Row; CHUNK]> {
+        let place = &self.chunks[at];
+        if place.get().is_none() {
+            let mut rows = Vec::new();
+            let fallible = memory::Call::fallible();
+            rows.try_reserve_exact(CHUNK).ok()?;
+            drop(fallible);
+            // Row numbers are 32 bits wide.
+            let first = (at * CHUNK) as u32;
+            rows.extend((first..).take(CHUNK).map(Row::dead));
+            let rows = rows.into_boxed_slice();
+            let _ = place.set(rows.try_into().ok().expect("as many as the chunk has"));
+        }
+        place.get().map(|rows| &**rows)
     }
 
     /// See [`lookup`].

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use dat_engine::ControlErrorKind;
+use dat_engine::{ControlErrorKind, memory};
 
 use super::Srq;
 use crate::error::{DatError, Result};
@@ -80,6 +80,10 @@ impl Srq {
                      longer, or resize the queue before endpoints use it"
                 )));
             }
+        }
+        if let Err(error) = memory::commit() {
+            self.give_back(&evds, more);
+            return Err(error.into());
         }
         // SAFETY: no post runs at the same time, unless posts take the lock.
         let resized = unsafe { self.resize_queue(wanted) };

@@ -5,10 +5,11 @@ use super::link::Calls;
 use super::network::{Rdma, Remembered};
 use super::payload;
 use super::port::port_of;
-use crate::cm::commands::{self, Command};
+use crate::cm::commands::Command;
 use crate::cm::wire::{Answer, Call, Event, Listening};
 use crate::cm::{CmError, Local};
 use crate::control::Route;
+use crate::thread::{Thread, leave_pinned_cpus};
 use mio::Token;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -113,12 +114,12 @@ impl Passive {
 
 /// Runs work that may block in the kernel on a separate thread.
 fn on_own_thread(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    match commands::spawn(false, work) {
-        // The thread is detached.
-        Ok(_detached) => Ok(()),
-        Err(CmError::Resources(error)) => Err(error),
-        Err(_) => Err(io::ErrorKind::Other.into()),
-    }
+    let thread = Thread::start(c"engine-cm", move || {
+        leave_pinned_cpus();
+        work();
+    })?;
+    drop(thread);
+    Ok(())
 }
 
 impl Calls for Line {
