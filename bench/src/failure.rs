@@ -5,6 +5,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use dat_api::DatError;
 use dat_engine::{ControlError, ControlErrorKind};
 
 /// An error, by its exit status.
@@ -61,6 +62,12 @@ impl From<ControlError> for Failure {
             }
             _ => Self::Environment(error.to_string()),
         }
+    }
+}
+
+impl From<DatError> for Failure {
+    fn from(error: DatError) -> Self {
+        Self::environment(format!("a DAT call failed: {error}"))
     }
 }
 

@@ -48,8 +48,6 @@ mod results;
 mod scale;
 mod select;
 mod stats;
-mod udapl;
-mod verbs;
 mod wake;
 
 use std::io::Write;

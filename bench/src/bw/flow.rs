@@ -13,15 +13,15 @@
 
 use super::meter::Meter;
 use super::queue::SendQueue;
-use crate::ends::{CompletionResult, LONGEST_LIST, Link, Stop};
+use crate::ends::{CompletionResult, End, LONGEST_LIST, Link, Stop};
 
 /// Most messages that are taken in one turn, so that several endpoints and both
 /// directions take turns.
 const MOST_IN_A_TURN: usize = 16;
 
 /// One endpoint with its counters. All counters begin at 0 with each pass.
-pub(super) struct Flow<L> {
-    pub(super) link: L,
+pub(super) struct Flow<E: End> {
+    pub(super) link: Link<E>,
     queue: SendQueue,
     /// Bytes of a message.
     size: u32,
@@ -42,8 +42,8 @@ pub(super) struct Flow<L> {
     telling: bool,
 }
 
-impl<L: Link> Flow<L> {
-    pub(super) fn new(link: L, depth: u32, receives: u32, reads: bool) -> Self {
+impl<E: End> Flow<E> {
+    pub(super) fn new(link: Link<E>, depth: u32, receives: u32, reads: bool) -> Self {
         Self {
             link,
             queue: SendQueue::new(depth),

@@ -7,7 +7,7 @@ use super::pair::Remote;
 use super::plan::{Pass, Plan};
 use super::side::Side;
 use crate::cli::Operation;
-use crate::ends::{Boxing, End, Interface, OpenInterface, Role};
+use crate::ends::{Boxing, End, Link, OpenInterface, RemoteInterface, Role};
 use crate::exchange::{Peer, Transfer};
 use crate::failure::Failure;
 use crate::noise::Noise;
@@ -47,16 +47,19 @@ pub(super) struct Boxed;
 impl Boxing for Boxed {
     type Boxed = Box<Open>;
 
-    fn boxed<I: Interface + 'static>(&self, interface: I) -> Self::Boxed {
+    fn boxed<I: RemoteInterface + 'static>(&self, interface: I) -> Self::Boxed {
         Box::new(interface)
     }
 }
 
-impl<W: Interface> OpenInterface<Plan, Box<dyn LocalPair>, Box<dyn RemoteSide>> for W {
+impl<W: RemoteInterface> OpenInterface<Plan, Box<dyn LocalPair>, Box<dyn RemoteSide>> for W {
     fn connect_local(&self, plan: &Plan) -> Result<Box<dyn LocalPair>, Failure> {
-        let connect = |_| self.connect_pair(&plan.setup);
-        let pairs: Vec<_> = (0..plan.endpoints).map(connect).collect::<Result<_, _>>()?;
-        let (near, far) = pairs.into_iter().unzip();
+        let (mut near, mut far) = (Vec::new(), Vec::new());
+        for _ in 0..plan.endpoints {
+            let [one, two] = self.connect_pair::<false>(&plan.setup.shape())?;
+            near.push(Link::new(one, &plan.setup)?);
+            far.push(Link::new(two, &plan.setup)?);
+        }
         Ok(Box::new(Loopback {
             near: side(near, plan, Role::Client),
             far: side(far, plan, Role::Server),
@@ -70,8 +73,11 @@ impl<W: Interface> OpenInterface<Plan, Box<dyn LocalPair>, Box<dyn RemoteSide>> 
         role: Role,
     ) -> Result<Box<dyn RemoteSide>, Failure> {
         let ends: Vec<_> = (0..plan.endpoints)
-            .map(|_| self.connect_end(&plan.setup, peer, role))
-            .collect::<Result<_, _>>()?;
+            .map(|_| {
+                let end = self.connect_end(&plan.setup.shape(), peer, role)?;
+                Link::new(end, &plan.setup)
+            })
+            .collect::<Result<_, Failure>>()?;
         Ok(Box::new(Remote {
             side: side(ends, plan, role),
             role,
@@ -79,12 +85,12 @@ impl<W: Interface> OpenInterface<Plan, Box<dyn LocalPair>, Box<dyn RemoteSide>> 
     }
 }
 
-fn side<E: End>(ends: Vec<E>, plan: &Plan, role: Role) -> Side<E> {
+fn side<E: End>(links: Vec<Link<E>>, plan: &Plan, role: Role) -> Side<E> {
     let setup = &plan.setup;
     let reads = setup.operation == Operation::Read;
-    let flow = |end| Flow::new(end, setup.tx_depth, setup.receives, reads);
+    let flow = |link| Flow::new(link, setup.tx_depth, setup.receives, reads);
     Side {
-        flows: ends.into_iter().map(flow).collect(),
+        flows: links.into_iter().map(flow).collect(),
         receives: setup.operation == Operation::Send && (plan.both || role == Role::Server),
     }
 }

@@ -11,8 +11,8 @@ use super::meter::Meter;
 use super::side::Side;
 use crate::cli::Operation;
 use crate::clock::Clock;
-use crate::ends::memory_link::{Break, MemoryLink, SIZE, failed, memory_pair};
-use crate::ends::{Link, Stop, Watchdog};
+use crate::ends::memory_end::{Break, MemoryEnd, MemoryLink, SIZE, failed, memory_pair};
+use crate::ends::{Stop, Watchdog};
 use crate::exchange::Transfer;
 
 /// Long enough to find an error that is reported, and short for a test.
@@ -29,7 +29,7 @@ struct Shape {
     both: bool,
 }
 
-fn connected(operation: Operation, shape: Shape) -> Loopback<MemoryLink> {
+fn connected(operation: Operation, shape: Shape) -> Loopback<MemoryEnd> {
     let receives = match operation {
         Operation::Send => shape.receives,
         Operation::Write | Operation::Read => 0,
@@ -62,7 +62,7 @@ fn meter(duration: u64) -> Meter {
 }
 
 fn phase(
-    of: &mut Loopback<MemoryLink>,
+    of: &mut Loopback<MemoryEnd>,
     messages: u64,
     both: bool,
     duration: u64,
@@ -162,7 +162,7 @@ fn a_phase_by_time_ends_with_all_its_messages_complete() {
 fn a_failed_request_ends_the_run_even_if_unsignalled() {
     for operation in OPERATIONS {
         let mut both = connected(operation, SHAPE);
-        both.near.flows[0].link.breaks = Some((50, Break::Status(Status::RetryExceeded)));
+        both.near.flows[0].link.end.breaks = Some((50, Break::Status(Status::RetryExceeded)));
         match phase(&mut both, 1000, false, u64::MAX) {
             Err(Stop::Fault(fault)) => assert_eq!(fault, failed(Status::RetryExceeded)),
             other => panic!("{operation:?}: {other:?}"),
@@ -173,14 +173,14 @@ fn a_failed_request_ends_the_run_even_if_unsignalled() {
 #[test]
 fn a_short_message_ends_the_run_and_a_lost_one_the_timeout() {
     let mut both = connected(Operation::Send, SHAPE);
-    both.near.flows[0].link.breaks = Some((50, Break::Short));
+    both.near.flows[0].link.end.breaks = Some((50, Break::Short));
     let stop = phase(&mut both, 1000, false, u64::MAX).unwrap_err();
     assert!(
         matches!(stop, Stop::Length { expected: SIZE, .. }),
         "{stop:?}"
     );
     let mut both = connected(Operation::Send, SHAPE);
-    both.near.flows[0].link.breaks = Some((50, Break::Lost));
+    both.near.flows[0].link.end.breaks = Some((50, Break::Lost));
     let stop = phase(&mut both, 1000, false, u64::MAX).unwrap_err();
     assert_eq!(stop, Stop::Timeout(LIMIT));
 }

@@ -5,19 +5,19 @@ use super::meter::Meter;
 use super::plan::{Pass, Plan};
 use super::side::{Side, drive};
 use crate::cli::Operation;
-use crate::ends::{End, Link, Stop, Watchdog};
+use crate::ends::{End, Stop, Watchdog};
 use crate::exchange::Transfer;
 use crate::failure::Failure;
 use crate::noise::Watch;
 
 /// Two connected sides: the client, which sends, and the server, which sends with
 /// `-b`.
-pub(super) struct Loopback<L> {
-    pub(super) near: Side<L>,
-    pub(super) far: Side<L>,
+pub(super) struct Loopback<E: End> {
+    pub(super) near: Side<E>,
+    pub(super) far: Side<E>,
 }
 
-impl<L: Link> Loopback<L> {
+impl<E: End> Loopback<E> {
     /// Sends `ours` messages from the near side and `theirs` from the far side, and takes
     /// them. Returns what each side has sent.
     pub(super) fn phase(
@@ -41,7 +41,7 @@ impl<L: Link> Loopback<L> {
 
     /// Returns whether all messages are taken, and no grant is outstanding.
     fn has_taken_all(&self) -> bool {
-        let has_taken = |to: &Side<L>, from: &Side<L>| !to.receives || to.taken() == from.posted();
+        let has_taken = |to: &Side<E>, from: &Side<E>| !to.receives || to.taken() == from.posted();
         has_taken(&self.far, &self.near)
             && has_taken(&self.near, &self.far)
             && self.near.is_idle()

@@ -45,7 +45,7 @@ pub(crate) fn run(what: Throughput, args: &BwArgs) -> Result<(), Failure> {
         largest: args.sizes(what).into_iter().max().unwrap_or(1),
         endpoints: args.endpoints,
     };
-    let opened = ends::open(&args.run, &needs, false, &Boxed)?;
+    let opened = ends::open(&args.run, &needs, &Boxed)?;
     let plan = Plan::new(args, what, &opened)?;
     if args.run.is_server() {
         return pair::serve(&opened, &plan, args);

@@ -65,7 +65,7 @@ pub(super) fn serve(opened: &Opened<Box<Open>>, plan: &Plan, args: &BwArgs) -> R
 }
 
 /// The endpoints of this process.
-pub(super) struct Remote<E> {
+pub(super) struct Remote<E: End> {
     pub(super) side: Side<E>,
     pub(super) role: Role,
 }

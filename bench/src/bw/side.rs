@@ -2,11 +2,11 @@
 
 use super::flow::Flow;
 use super::meter::Meter;
-use crate::ends::{Link, Stop, Watchdog};
+use crate::ends::{End, Stop, Watchdog};
 
 /// The endpoints of one side.
-pub(super) struct Side<L> {
-    pub(super) flows: Vec<Flow<L>>,
+pub(super) struct Side<E: End> {
+    pub(super) flows: Vec<Flow<E>>,
     /// Whether this side takes messages.
     pub(super) receives: bool,
 }
@@ -17,7 +17,7 @@ pub(super) struct Sending {
     is_over: bool,
 }
 
-impl<L: Link> Side<L> {
+impl<E: End> Side<E> {
     /// Begins a phase, in which each endpoint posts this many messages, or as many as
     /// the meter's time allows.
     pub(super) fn begin(&mut self, messages: u64, mut meter: Meter) -> Sending {

@@ -6,8 +6,7 @@
 //! rounds            the measured loops, generic over the interface
 //! meter callgrind   time and instructions of the measured section
 //! asleep            whether the measuring thread sleeps
-//! end               trait of the measured interfaces
-//! engine verbs rust c   its implementations; `c` has uDAPL 1.2 and 2.0
+//! requests          an end with the measured requests
 //! ```
 //!
 //! An emulated NIC is stopped during the measured section (`crate::nic`). It
@@ -16,17 +15,13 @@
 //! what a NIC writes, and access to libmlx5's rings.
 
 mod asleep;
-mod c;
 pub(crate) mod callgrind;
-mod end;
-mod engine;
 pub(crate) mod meter;
 mod operation;
 mod report;
+mod requests;
 mod rounds;
-mod rust;
 mod variant;
-pub(crate) mod verbs;
 mod worker;
 
 use std::path::PathBuf;
@@ -41,11 +36,12 @@ use self::operation::Operation;
 use self::report::{Conditions, Outcome};
 use self::worker::{Report, TIMED};
 use crate::cli::CostArgs;
+use crate::ends::udapl;
 use crate::failure::Failure;
 use crate::host::Host;
 use crate::output::finish;
 use crate::report::{DeviceFacts, Files, reliability};
-use crate::{results, select, udapl};
+use crate::{results, select};
 
 /// An environment variable of libmlx5.
 pub(crate) const SINGLE_THREADED: &str = "MLX5_SINGLE_THREADED";

@@ -2,7 +2,8 @@
 
 use dat_engine::AtomicOp;
 
-use super::end::End;
+use super::requests::Requests;
+use crate::ends::End;
 
 /// An operation of the data path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,11 +37,6 @@ pub(super) enum Operation {
     FetchAdd,
     CompareSwap,
 }
-
-/// Requests of a list.
-pub(super) const LIST: usize = 32;
-/// Most completions of a batch.
-pub(super) const BATCH: usize = 16;
 
 impl Operation {
     /// All operations, in the order of the table.
@@ -101,7 +97,7 @@ impl Operation {
     /// Posts `count` requests of [`Self::ONE_SIDED`], each operation in a loop of its own, because
     /// in a program the operation is a constant. Returns whether all posts succeeded.
     #[inline(always)]
-    pub(super) fn post_all<E: End>(self, end: &mut E, count: u32) -> bool {
+    pub(super) fn post_all<E: End>(self, end: &mut Requests<E>, count: u32) -> bool {
         match self {
             Self::Write => post_all(count, |at| end.write(at)),
             Self::Read => post_all(count, |at| end.read(at)),

@@ -15,9 +15,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::asleep::Sleeper;
-use super::end::{End, Interface, POLL_FAILED};
 use super::meter::Meter;
-use super::operation::{BATCH, LIST, Operation, post_all};
+use super::operation::{Operation, post_all};
+use super::requests::{POLL_FAILED, Requests, shape};
+use crate::ends::End;
+use crate::ends::end::{BATCH, LIST};
+use crate::ends::interface::Interface;
 use crate::failure::Failure;
 use crate::nic::Nic;
 
@@ -28,8 +31,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The connected pairs of an interface, the NIC and the meter.
 pub(super) struct Rounds<I: Interface> {
-    own: (I::Own, I::Own),
-    shared: (I::Shared, I::Shared),
+    own: [Requests<I::End<false>>; 2],
+    shared: [Requests<I::End<true>>; 2],
     pub(super) nic: Nic,
     pub(super) meter: Meter,
     sum: u64,
@@ -45,8 +48,8 @@ enum Batching {
 impl<I: Interface> Rounds<I> {
     pub(super) fn new(interface: &I, nic: Nic, meter: Meter) -> Result<Self, Failure> {
         Ok(Self {
-            own: interface.own()?,
-            shared: interface.shared()?,
+            own: interface.connect_pair(&shape())?.map(Requests::new),
+            shared: interface.connect_pair(&shape())?.map(Requests::new),
             nic,
             meter,
             sum: 0,
@@ -63,7 +66,7 @@ impl<I: Interface> Rounds<I> {
             sum: &mut self.sum,
             count,
         };
-        let (near, far) = (&mut self.own.0, &mut self.own.1);
+        let [near, far] = &mut self.own;
         bench.receives(near, far, Single, Operation::PostRecv, Operation::PollRecv)?;
         bench.receives(
             near,
@@ -78,22 +81,22 @@ impl<I: Interface> Rounds<I> {
         bench.sends(near, far, Single, true, Operation::SendInline)?;
         bench.sends(near, far, Batched, true, Operation::SendInlineList)?;
         for operation in Operation::ONE_SIDED {
-            if near.has_atomics() || !operation.is_atomic() {
+            if near.end.has_atomics() || !operation.is_atomic() {
                 bench.others(near, operation)?;
             }
         }
-        if near.has_atomics() && I::Own::IMMEDIATES {
+        if near.end.has_atomics() && I::End::<false>::IMMEDIATES {
             bench.immediates(near, far)?;
         }
-        if I::Own::WAITS {
+        if I::End::<false>::WAITS {
             bench.waits(near, far)?;
         }
-        if I::Own::SLEEPS {
+        if I::End::<false>::SLEEPS {
             bench.sleeps(near, far)?;
         }
         bench.short(near, far, 8, Operation::PollRecv8)?;
         bench.short(near, far, 32, Operation::PollRecv32)?;
-        let (near, far) = (&mut self.shared.0, &mut self.shared.1);
+        let [near, far] = &mut self.shared;
         bench.receives(near, far, Single, Operation::SrqPost, Operation::PollSrq)?;
         bench.receives(
             near,
@@ -120,8 +123,8 @@ struct Bench<'a> {
 impl Bench<'_> {
     fn receives<E: End>(
         &mut self,
-        near: &mut E,
-        far: &mut E,
+        near: &mut Requests<E>,
+        far: &mut Requests<E>,
         batching: Batching,
         post: Operation,
         poll: Operation,
@@ -151,23 +154,27 @@ impl Bench<'_> {
             E::BATCHES,
             poll,
             near,
-            E::received,
-            E::received_batch,
+            Requests::received,
+            Requests::received_batch,
         )
     }
 
     /// Measures waits that find their events, and waits that find none.
-    fn waits<E: End>(&mut self, near: &mut E, far: &mut E) -> Result<(), Failure> {
+    fn waits<E: End>(
+        &mut self,
+        near: &mut Requests<E>,
+        far: &mut Requests<E>,
+    ) -> Result<(), Failure> {
         self.waits_for::<E, 1>(near, far, Operation::Wait)?;
         self.waits_for::<E, 2>(near, far, Operation::WaitTwo)?;
-        self.no_event(near, Operation::WaitEmpty, E::waited::<1>)
+        self.no_event(near, Operation::WaitEmpty, Requests::waited::<1>)
     }
 
     /// Measures waits for this many events, which are there.
     fn waits_for<E: End, const THRESHOLD: u8>(
         &mut self,
-        near: &mut E,
-        far: &mut E,
+        near: &mut Requests<E>,
+        far: &mut Requests<E>,
         operation: Operation,
     ) -> Result<(), Failure> {
         // The last measured wait leaves all its events but one.
@@ -177,7 +184,7 @@ impl Bench<'_> {
         posted(post_all(all, |at| far.send(at, false)), "sends")?;
         take(all, self.nic, || far.sent(self.sum))?;
         self.nic.drain_and_hold()?;
-        let wait = E::waited::<THRESHOLD>;
+        let wait = Requests::waited::<THRESHOLD>;
         self.polls(Batching::Single, E::BATCHES, operation, near, wait, wait)?;
         take(left, self.nic, || near.received(self.sum))?;
         self.nic.release();
@@ -187,7 +194,11 @@ impl Bench<'_> {
     /// Measures waits that sleep. The NIC is moved while the thread sleeps, and only then, so
     /// that each wait finds nothing, arms the queue, and finds nothing once more. A NIC that is
     /// not emulated cannot be moved like that.
-    fn sleeps<E: End>(&mut self, near: &mut E, far: &mut E) -> Result<(), Failure> {
+    fn sleeps<E: End>(
+        &mut self,
+        near: &mut Requests<E>,
+        far: &mut Requests<E>,
+    ) -> Result<(), Failure> {
         if !self.nic.is_emulated() {
             return Ok(());
         }
@@ -222,14 +233,14 @@ impl Bench<'_> {
     /// Measures receives of messages that are short enough to lie in the CQE.
     fn short<E: End>(
         &mut self,
-        near: &mut E,
-        far: &mut E,
+        near: &mut Requests<E>,
+        far: &mut Requests<E>,
         length: u32,
         poll: Operation,
     ) -> Result<(), Failure> {
         let count = self.count;
         posted(post_all(count, |at| near.receive(at)), "receives")?;
-        posted(post_all(count, |at| far.send_short(at, length)), "sends")?;
+        posted(post_all(count, far.send_short(length)), "sends")?;
         let nic = &mut *self.nic;
         take(count, nic, || far.sent(self.sum))?;
         self.nic.drain_and_hold()?;
@@ -238,15 +249,15 @@ impl Bench<'_> {
             E::BATCHES,
             poll,
             near,
-            E::received,
-            E::received_batch,
+            Requests::received,
+            Requests::received_batch,
         )
     }
 
     fn sends<E: End>(
         &mut self,
-        near: &mut E,
-        far: &mut E,
+        near: &mut Requests<E>,
+        far: &mut Requests<E>,
         batching: Batching,
         inline: bool,
         post: Operation,
@@ -285,7 +296,14 @@ impl Bench<'_> {
             Batching::Single => Operation::PollSend,
             Batching::Batched => Operation::PollSendBatch,
         };
-        self.polls(batching, E::BATCHES, poll, near, E::sent, E::sent_batch)
+        self.polls(
+            batching,
+            E::BATCHES,
+            poll,
+            near,
+            Requests::sent,
+            Requests::sent_batch,
+        )
     }
 
     /// Polls all completions, measured if the interface can poll them that way.
@@ -294,9 +312,9 @@ impl Bench<'_> {
         batching: Batching,
         batches: bool,
         poll: Operation,
-        near: &mut E,
-        one: impl Fn(&mut E, &mut u64) -> usize,
-        batch: impl Fn(&mut E, &mut u64) -> usize,
+        near: &mut Requests<E>,
+        one: impl Fn(&mut Requests<E>, &mut u64) -> usize,
+        batch: impl Fn(&mut Requests<E>, &mut u64) -> usize,
     ) -> Result<(), Failure> {
         let count = self.count;
         let (nic, sum) = (&mut *self.nic, &mut *self.sum);
@@ -319,19 +337,27 @@ impl Bench<'_> {
     }
 
     /// Measures receives with immediate data.
-    fn immediates<E: End>(&mut self, near: &mut E, far: &mut E) -> Result<(), Failure> {
+    fn immediates<E: End>(
+        &mut self,
+        near: &mut Requests<E>,
+        far: &mut Requests<E>,
+    ) -> Result<(), Failure> {
         let count = self.count;
         posted(post_all(count, |at| near.receive(at)), "receives")?;
         posted(post_all(count, |at| far.write_immediate(at)), "writes")?;
         take(count, self.nic, || far.finished())?;
         self.nic.drain_and_hold()?;
-        let (operation, poll) = (Operation::PollImmediate, E::immediate);
+        let (operation, poll) = (Operation::PollImmediate, Requests::immediate);
         self.polls(Batching::Single, E::BATCHES, operation, near, poll, poll)
     }
 
     /// Measures requests of [`Operation::ONE_SIDED`], and their completions if [`Operation::poll`]
     /// says so.
-    fn others<E: End>(&mut self, near: &mut E, operation: Operation) -> Result<(), Failure> {
+    fn others<E: End>(
+        &mut self,
+        near: &mut Requests<E>,
+        operation: Operation,
+    ) -> Result<(), Failure> {
         let count = self.count;
         self.nic.hold()?;
         let mut good = true;
@@ -344,16 +370,16 @@ impl Bench<'_> {
             return take(count, self.nic, || near.finished()).map(drop);
         };
         self.nic.drain_and_hold()?;
-        let finished = |near: &mut E, _: &mut u64| near.finished();
+        let finished = |near: &mut Requests<E>, _: &mut u64| near.finished();
         self.polls(Batching::Single, E::BATCHES, poll, near, finished, finished)
     }
 
     /// Measures polls that find nothing.
     fn no_event<E: End>(
         &mut self,
-        near: &mut E,
+        near: &mut Requests<E>,
         operation: Operation,
-        poll: impl Fn(&mut E, &mut u64) -> usize,
+        poll: impl Fn(&mut Requests<E>, &mut u64) -> usize,
     ) -> Result<(), Failure> {
         let count = self.count;
         self.nic.hold()?;

@@ -6,21 +6,21 @@ use std::time::Duration;
 use dat_engine::Device;
 use serde::{Deserialize, Serialize};
 
-use super::c::{v1, v2};
-use super::end::Interface;
-use super::engine::Engine;
 use super::meter::{Meter, Record};
 use super::rounds::Rounds;
-use super::rust::Rust;
 use super::variant::Variant;
 use crate::cli::CostArgs;
 use crate::clock::Clock;
+use crate::ends::engine::Engine;
+use crate::ends::interface::Interface;
+use crate::ends::libmlx5::Verbs;
+use crate::ends::rust::Rust;
+use crate::ends::udapl::{v1, v2};
 use crate::failure::Failure;
 use crate::nic::Nic;
 use crate::noise::{Noise, Watch};
 use crate::select::Selected;
-use crate::verbs::Verbs;
-use crate::{host, launcher, output, udapl};
+use crate::{host, launcher, output};
 
 /// Operations per timed section.
 pub(super) const TIMED: u32 = 256;
@@ -59,16 +59,18 @@ pub(super) fn run(variant: Variant, args: &CostArgs) -> Result<(), Failure> {
             measure(&Verbs::open(&name, port, atomics)?, nic, args)
         }
         Variant::Engine | Variant::EngineSt => {
-            measure(&Engine::open(Device::open(&name)?, port, !safe)?, nic, args)
+            let device = Device::open(&name)?;
+            let port = device.port(port)?;
+            measure(&Engine::open(&device, port, None, !safe)?, nic, args)
         }
         Variant::Rust | Variant::RustSt => measure(&Rust::open(&adapter, safe)?, nic, args),
         Variant::C | Variant::CSt => {
-            let libdat = udapl::v1::Libdat::load()?;
-            measure(&v1::C::open(&libdat, &adapter, safe)?, nic, args)
+            let libdat = v1::Libdat::load()?;
+            measure(&v1::C::open(&libdat, &adapter, safe, None)?, nic, args)
         }
         Variant::C2 | Variant::C2St => {
-            let libdat = udapl::v2::Libdat::load()?;
-            measure(&v2::C::open(&libdat, &adapter, safe)?, nic, args)
+            let libdat = v2::Libdat::load()?;
+            measure(&v2::C::open(&libdat, &adapter, safe, None)?, nic, args)
         }
     }
 }

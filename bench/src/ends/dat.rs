@@ -18,106 +18,95 @@ use std::time::Duration;
 
 use dat_api::safe::RemoteSegment;
 
-use super::interface::{Interface, Role};
-use super::link::End;
-use super::payload::{self, Payload};
-use super::setup::Setup;
+use super::end::End;
+use super::interface::{Connected, Interface, Pair, RemoteInterface, Role, Shape};
 use crate::exchange::{Peer, Service};
 use crate::failure::Failure;
 
-/// Timeout of one DAT wait, after which the loop checks for the end of the run.
-/// Much longer than a message takes, and short for a user.
-pub(crate) const WAIT_SLICE: Duration = Duration::from_millis(50);
-
-/// An open interface that connects by private data. Control calls only.
+/// An open API that connects by private data. Control calls only.
 pub(crate) trait Dat {
     /// An end with its event queues.
-    type End: DatEnd;
-    /// A service point.
-    type Acceptor: Acceptor<Self::End>;
+    type End<const SHARED: bool>: End + 'static;
+    /// A service point with the queue of its connection requests.
+    type Acceptor;
 
     /// Returns the address of the adapter.
     fn address(&self) -> Result<SocketAddr, Failure>;
 
-    /// Creates an end: memory, queues and endpoint, with receives posted.
-    fn end(&self, setup: &Setup) -> Result<Self::End, Failure>;
+    /// Creates an end: memory, queues and endpoint.
+    fn end<const SHARED: bool>(&self, shape: &Shape) -> Result<Self::End<SHARED>, Failure>;
 
-    /// Opens a service point on a free qualifier.
-    fn listen(&self) -> Result<Self::Acceptor, Failure>;
-}
+    /// Opens a service point on a free qualifier, which is returned too.
+    fn listen(&self) -> Result<(Self::Acceptor, u64), Failure>;
 
-/// An endpoint with its memory.
-pub(crate) trait DatEnd: End {
-    /// Returns this side's buffer for requests of the other side.
-    fn exposed_buffer(&self) -> RemoteSegment;
-
-    /// Sets the other side's buffer.
-    fn set_remote_buffer(&mut self, theirs: RemoteSegment);
+    /// Waits for a request and accepts it with this private data. Returns those of the request.
+    fn accept<const SHARED: bool>(
+        &self,
+        acceptor: Self::Acceptor,
+        end: &mut Self::End<SHARED>,
+        within: Duration,
+        private_data: &[u8],
+    ) -> Result<Vec<u8>, Failure>;
 
     /// Requests a connection.
-    fn connect(
-        &mut self,
-        to: SocketAddr,
-        qualifier: u64,
+    fn connect<const SHARED: bool>(
+        &self,
+        end: &mut Self::End<SHARED>,
+        to: (SocketAddr, u64),
         within: Duration,
         private_data: &[u8],
     ) -> Result<(), Failure>;
 
     /// Waits until the connection is established. Returns the private data of
     /// the accepting side, which only the requesting side receives.
-    fn established(&mut self, within: Duration) -> Result<Vec<u8>, Failure>;
+    fn established<const SHARED: bool>(
+        &self,
+        end: &mut Self::End<SHARED>,
+        within: Duration,
+    ) -> Result<Vec<u8>, Failure>;
 }
 
-/// Returns the private data of the accepting end, given those of the request.
-pub(crate) type Answer<'a, E> = &'a mut dyn FnMut(&mut E, &[u8]) -> Result<Vec<u8>, Failure>;
+impl<D: Dat> Interface for D {
+    type End<const SHARED: bool> = D::End<SHARED>;
 
-/// A service point with the queue of its connection requests.
-pub(crate) trait Acceptor<E> {
-    /// Returns the connection qualifier.
-    fn qualifier(&self) -> u64;
-
-    /// Waits for a request and accepts it with the private data that `answer`
-    /// returns.
-    fn accept(self, end: &mut E, within: Duration, answer: Answer<'_, E>) -> Result<(), Failure>;
-}
-
-impl<D: Dat> Interface for D
-where
-    D::End: 'static,
-{
-    type End = D::End;
-
-    fn connect_pair(&self, setup: &Setup) -> Result<(D::End, D::End), Failure> {
-        let (mut near, mut far) = (self.end(setup)?, self.end(setup)?);
-        let acceptor = self.listen()?;
-        let buffer = encode(near.exposed_buffer());
-        near.connect(
-            self.address()?,
-            acceptor.qualifier(),
-            setup.timeout,
-            &buffer,
-        )?;
-        accept(acceptor, &mut far, setup.timeout)?;
-        established(&mut near, setup.timeout, Role::Client)?;
-        established(&mut far, setup.timeout, Role::Server)?;
-        Ok((near, far))
+    fn connect_pair<const SHARED: bool>(&self, shape: &Shape) -> Result<Pair<D, SHARED>, Failure> {
+        let (mut near, mut far) = (create::<D, SHARED>(self, shape)?, create(self, shape)?);
+        let within = shape.timeout;
+        let (acceptor, qualifier) = self.listen()?;
+        let buffers = [&near, &far].map(|end| encode(end.exposed_buffer()));
+        let to = (self.address()?, qualifier);
+        self.connect(&mut near, to, within, &buffers[0])?;
+        let of_near = self.accept(acceptor, &mut far, within, &buffers[1])?;
+        let of_far = self.established(&mut near, within)?;
+        self.established(&mut far, within)?;
+        Ok([
+            connected(near, &of_far, Role::Client)?,
+            connected(far, &of_near, Role::Server)?,
+        ])
     }
+}
 
-    fn connect_end(&self, setup: &Setup, peer: &mut Peer, role: Role) -> Result<D::End, Failure> {
-        let mut end = self.end(setup)?;
-        match role {
+impl<D: Dat> RemoteInterface for D {
+    fn connect_end(
+        &self,
+        shape: &Shape,
+        peer: &mut Peer,
+        role: Role,
+    ) -> Result<Connected<D::End<false>>, Failure> {
+        let (mut end, within) = (create::<D, false>(self, shape)?, shape.timeout);
+        let buffer = encode(end.exposed_buffer());
+        let theirs = match role {
             Role::Server => {
-                let acceptor = self.listen()?;
+                let (acceptor, qualifier) = self.listen()?;
                 // The address of `--listen`, if it is a single one, else the adapter's.
-                let address = match setup.listen.address() {
+                let address = match shape.listen.address() {
                     Some(address) => address,
                     None => self.address()?.ip(),
                 };
-                peer.send_service(Service {
-                    address,
-                    qualifier: acceptor.qualifier(),
-                })?;
-                accept(acceptor, &mut end, setup.timeout)?;
+                peer.send_service(Service { address, qualifier })?;
+                let theirs = self.accept(acceptor, &mut end, within, &buffer)?;
+                self.established(&mut end, within)?;
+                theirs
             }
             Role::Client => {
                 let service = peer.await_service()?;
@@ -130,49 +119,32 @@ where
                 } else {
                     service.address
                 };
-                let buffer = encode(end.exposed_buffer());
-                let to = SocketAddr::new(ip, 0);
-                end.connect(to, service.qualifier, setup.timeout, &buffer)?;
+                let to = (SocketAddr::new(ip, 0), service.qualifier);
+                self.connect(&mut end, to, within, &buffer)?;
+                self.established(&mut end, within)?
             }
-        }
-        established(&mut end, setup.timeout, role)?;
-        Ok(end)
+        };
+        connected(end, &theirs, role)
     }
 }
 
-fn accept<E: DatEnd>(
-    acceptor: impl Acceptor<E>,
-    end: &mut E,
-    within: Duration,
-) -> Result<(), Failure> {
-    acceptor.accept(end, within, &mut |end, private_data| {
-        use_remote_buffer(end, private_data, Role::Server)?;
-        Ok(encode(end.exposed_buffer()).to_vec())
-    })
+/// Creates an end with its receives posted.
+fn create<D: Dat, const SHARED: bool>(dat: &D, shape: &Shape) -> Result<D::End<SHARED>, Failure> {
+    let mut end = dat.end(shape)?;
+    shape.post_receives(&mut end)?;
+    Ok(end)
 }
 
-fn established<E: DatEnd>(end: &mut E, within: Duration, role: Role) -> Result<(), Failure> {
-    let private_data = end.established(within)?;
-    match role {
-        Role::Client => use_remote_buffer(end, &private_data, role),
-        Role::Server => Ok(()),
-    }
-}
-
-fn use_remote_buffer<E: DatEnd>(
-    end: &mut E,
-    private_data: &[u8],
-    role: Role,
-) -> Result<(), Failure> {
-    let theirs = decode(private_data)?;
-    end.payload().require_length(theirs.length)?;
+fn connected<E>(end: E, private_data: &[u8], role: Role) -> Result<Connected<E>, Failure> {
     let (client, server) = (1, 2);
-    match role {
-        Role::Client => end.payload().set_side_numbers(client, server),
-        Role::Server => end.payload().set_side_numbers(server, client),
-    }
-    end.set_remote_buffer(theirs);
-    Ok(())
+    Ok(Connected {
+        end,
+        theirs: decode(private_data)?,
+        numbers: match role {
+            Role::Client => [client, server],
+            Role::Server => [server, client],
+        },
+    })
 }
 
 /// Bytes of an encoded buffer.
@@ -204,41 +176,6 @@ fn decode(bytes: &[u8]) -> Result<RemoteSegment, Failure> {
     buffer().ok_or_else(|| {
         Failure::run("the connected peer is not a dat-bench of this version: its private data are of another format; use the same build on both sides")
     })
-}
-
-/// Returns the range of the buffer that receives use.
-pub(crate) fn incoming(payload: &Payload) -> core::ops::Range<usize> {
-    let start = payload.incoming_offset();
-    start..start + payload.largest() as usize
-}
-
-/// Returns the local range of a request of this size.
-pub(crate) fn local(payload: &Payload, size: u32) -> core::ops::Range<usize> {
-    let start = payload.local_offset();
-    start..start + size as usize
-}
-
-/// Returns the remote range of a request of this size.
-pub(crate) fn remote(payload: &Payload, theirs: RemoteSegment, size: u32) -> RemoteSegment {
-    RemoteSegment {
-        context: theirs.context,
-        address: theirs.address + payload.remote_offset() as u64,
-        length: u64::from(size),
-    }
-}
-
-pub(crate) fn local_grant(payload: &Payload) -> core::ops::Range<usize> {
-    let start = payload.our_grant();
-    start..start + payload::GRANT
-}
-
-/// Returns the remote range of a grant.
-pub(crate) fn remote_grant(payload: &Payload, theirs: RemoteSegment) -> RemoteSegment {
-    RemoteSegment {
-        context: theirs.context,
-        address: theirs.address + payload.their_grant() as u64,
-        length: payload::GRANT as u64,
-    }
 }
 
 #[cfg(test)]

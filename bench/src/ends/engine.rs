@@ -1,25 +1,26 @@
-//! The engine as a measured interface: an endpoint, its completion queues and
-//! registered memory. The two ends exchange addresses over the control
-//! connection; on iWARP they connect through rdma_cm ([`EngineRdmaCm`]).
+//! The engine as a measured API: an endpoint, its completion queues and registered memory.
+//! The two ends exchange addresses, over the control connection if they are in two
+//! processes; on iWARP they connect through rdma_cm ([`EngineRdmaCm`]).
 
 mod rdma_cm;
 
 use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::ptr::NonNull;
 
+use dat_api::safe::RemoteSegment;
 use dat_engine::{
-    Access, CompletionQueue, ConnectOptions, CqOptions, DataInOrder, Endpoint, EndpointAddress,
-    EndpointOptions, LinkLayer, PortInfo, ProtectionDomain, RecvRequest, RegisteredBuffer, Segment,
-    SendFlags, SendOp, SendRequest, ThreadMode,
+    Access, Completion, CompletionQueue, ConnectOptions, CqOptions, DataInOrder, Device, Endpoint,
+    EndpointAddress, EndpointOptions, LinkLayer, PortInfo, ProtectionDomain, RecvRequest,
+    RegisteredBuffer, Segment, SendFlags, SendOp, SendRequest, SharedReceiveQueue, SrqOptions,
+    ThreadMode,
 };
 
 pub(crate) use self::rdma_cm::EngineRdmaCm;
 
-use super::device_port::DevicePort;
-use super::interface::{Interface, Role};
-use super::link::{CompletionResult, End, Fault, LONGEST_LIST, Link};
-use super::payload::{self, Payload};
-use super::setup::Setup;
-use crate::cli::{Operation, RunArgs};
+use self::rdma_cm::Connection;
+use super::end::{BATCH, Done, End, Fault, Flags, LIST, LONGEST_LIST, Op, Polled, Queue};
+use super::interface::{Connected, Interface, Pair, RemoteInterface, Role, Shape};
 use crate::exchange::{Address, Peer};
 use crate::failure::Failure;
 
@@ -28,14 +29,22 @@ pub(crate) struct Engine {
     domain: ProtectionDomain,
     port: PortInfo,
     gid_index: Option<u8>,
+    /// Whether one thread posts to all endpoints of the device.
+    single_threaded: bool,
 }
 
 impl Engine {
-    pub(crate) fn open(device_port: &DevicePort, args: &RunArgs) -> Result<Self, Failure> {
+    pub(crate) fn open(
+        device: &Device,
+        port: PortInfo,
+        gid_index: Option<u8>,
+        single_threaded: bool,
+    ) -> Result<Self, Failure> {
         Ok(Self {
-            domain: device_port.device.alloc_pd()?,
-            port: device_port.port.clone(),
-            gid_index: args.gid_index,
+            domain: device.alloc_pd()?,
+            port,
+            gid_index,
+            single_threaded,
         })
     }
 
@@ -54,126 +63,147 @@ impl Engine {
         Ok(address)
     }
 
-    fn connect_options(&self) -> ConnectOptions {
-        ConnectOptions {
-            port: self.port.number,
-            gid_index: self.gid_index,
-            ..ConnectOptions::default()
+    /// Returns the access that the measured requests need.
+    fn access(&self) -> Access {
+        match self.domain.device().limits().atomics {
+            true => Access::default() | Access::REMOTE_ATOMIC,
+            false => Access::default(),
         }
     }
-}
 
-impl Interface for Engine {
-    type End = EngineEnd;
-
-    fn connect_pair(&self, setup: &Setup) -> Result<(EngineEnd, EngineEnd), Failure> {
-        let (mut near, mut far) = (
-            EngineEnd::create(self, setup)?,
-            EngineEnd::create(self, setup)?,
-        );
-        let (here, there) = (near.address(), far.address());
-        near.connect(&there)?;
-        far.connect(&here)?;
-        Ok((near, far))
-    }
-
-    fn connect_end(
-        &self,
-        setup: &Setup,
-        peer: &mut Peer,
-        _role: Role,
-    ) -> Result<EngineEnd, Failure> {
-        let mut end = EngineEnd::create(self, setup)?;
-        let theirs = peer.exchange_addresses(end.address())?;
-        end.connect(&theirs)?;
-        Ok(end)
-    }
-}
-
-/// One side's endpoint and memory.
-pub(crate) struct EngineEnd {
-    // Dropped in this order: the memory of posted requests last, after the
-    // endpoint, and after the queues, which may copy payload to it.
-    endpoint: Endpoint,
-    sent: CompletionQueue,
-    received: CompletionQueue,
-    payload: Payload,
-    buffer: RegisteredBuffer,
-    address: EndpointAddress,
-    options: ConnectOptions,
-    /// Number of receives that are always posted.
-    rx_depth: u32,
-    largest_inline: u32,
-    /// Address and remote key of the other side's buffer.
-    remote: (u64, u32),
-    /// The parts of the request of the current size.
-    op: SendOp,
-    segment: Segment,
-    inline: SendFlags,
-    receive: Segment,
-    grant: Segment,
-}
-
-impl EngineEnd {
     /// Creates endpoint and memory, unconnected.
-    fn create(engine: &Engine, setup: &Setup) -> Result<Self, Failure> {
-        let largest = setup.largest;
-        let bytes = payload::bytes(largest);
-        let buffer = engine.domain.allocate(bytes, Access::default())?;
-        // SAFETY: the buffer has that length and outlives the payload (order of
-        // fields), and the engine forms no references to it.
-        let payload = unsafe { Payload::new(buffer.as_ptr(), setup.operation, largest) };
-        let device = engine.domain.device();
+    fn end<const SHARED: bool>(&self, shape: &Shape) -> Result<EngineEnd<SHARED>, Failure> {
+        let domain = &self.domain;
         let queue = |depth| {
-            device.create_cq(&CqOptions {
+            domain.device().create_cq(&CqOptions {
                 depth,
                 ..CqOptions::default()
             })
         };
-        let rx_depth = setup.receives;
-        let (sent, received) = (queue(setup.tx_depth)?, queue(rx_depth.max(1))?);
-        let endpoint = engine.domain.create_endpoint(&EndpointOptions {
-            send_depth: setup.tx_depth,
-            recv_depth: rx_depth.max(1),
-            inline_bytes: setup.inline,
-            exclusive_register: true,
-            // SAFETY: one thread, the measuring one, posts to all endpoints of the device.
-            thread_mode: unsafe { ThreadMode::serialized() },
+        let sent = queue(shape.sent_completions)?;
+        let received = queue(shape.received_completions)?;
+        let srq = SHARED
+            .then(|| {
+                domain.create_srq(&SrqOptions {
+                    depth: shape.receives,
+                    max_segments: 1,
+                })
+            })
+            .transpose()?;
+        let endpoint = domain.create_endpoint(&EndpointOptions {
+            srq: srq.as_ref().map(SharedReceiveQueue::handle),
+            send_depth: shape.sends,
+            recv_depth: shape.receives,
+            inline_bytes: shape.inline,
+            exclusive_register: self.single_threaded,
+            thread_mode: match self.single_threaded {
+                // SAFETY: one thread posts to all endpoints of the device.
+                true => unsafe { ThreadMode::serialized() },
+                false => ThreadMode::MULTI,
+            },
             ..EndpointOptions::new(&sent, &received)
         })?;
-        if endpoint.max_inline() < setup.inline {
+        if endpoint.max_inline() < shape.inline {
             return Err(Failure::usage(format!(
                 "this device supports {0} inline bytes: give -I {0} or less",
                 endpoint.max_inline()
             )));
         }
-        let address = engine.address_of(&endpoint)?;
-        let segment = |offset, length| {
-            buffer
-                .segment(offset, length)
-                .expect("both halves and the grant are within the buffer")
-        };
-        Ok(Self {
-            op: SendOp::Send,
-            segment: segment(0, largest),
-            inline: SendFlags::empty(),
-            receive: segment(payload.incoming_offset(), largest),
-            grant: segment(payload.our_grant(), payload::GRANT as u32),
+        Ok(EngineEnd {
+            address: self.address_of(&endpoint)?,
+            options: ConnectOptions {
+                port: self.port.number,
+                gid_index: self.gid_index,
+                access: self.access(),
+                ..ConnectOptions::default()
+            },
+            has_atomics: domain.device().limits().atomics,
+            connection: None,
             endpoint,
+            srq,
             sent,
             received,
-            payload,
-            buffer,
-            address,
-            options: engine.connect_options(),
-            rx_depth,
-            largest_inline: setup.inline,
-            remote: (0, 0),
+            buffer: domain.allocate(shape.bytes, self.access())?,
+            receives: Vec::new(),
+            sends: [Vec::new(), Vec::new()],
+            taken: [Completion::default(); BATCH],
         })
     }
 
+    /// Creates an endpoint on the queues of an end, connected to itself. Its completions have
+    /// this context.
+    pub(crate) fn another(
+        &self,
+        end: &EngineEnd<true>,
+        sends: u32,
+        inline: u32,
+        context: u64,
+    ) -> Result<Endpoint, Failure> {
+        let mut endpoint = self.domain.create_endpoint(&EndpointOptions {
+            srq: end.srq.as_ref().map(SharedReceiveQueue::handle),
+            send_depth: sends,
+            inline_bytes: inline,
+            inline_or_fewer: true,
+            context,
+            ..EndpointOptions::new(&end.sent, &end.received)
+        })?;
+        let own = endpoint.local_address(self.port.number)?;
+        endpoint.connect(&own, &end.options)?;
+        Ok(endpoint)
+    }
+}
+
+impl Interface for Engine {
+    type End<const SHARED: bool> = EngineEnd<SHARED>;
+
+    fn connect_pair<const SHARED: bool>(
+        &self,
+        shape: &Shape,
+    ) -> Result<Pair<Self, SHARED>, Failure> {
+        let (near, far) = (self.end::<SHARED>(shape)?, self.end(shape)?);
+        let (here, there) = (near.address(), far.address());
+        Ok([near.connect(&there, shape)?, far.connect(&here, shape)?])
+    }
+}
+
+impl RemoteInterface for Engine {
+    fn connect_end(
+        &self,
+        shape: &Shape,
+        peer: &mut Peer,
+        _role: Role,
+    ) -> Result<Connected<EngineEnd<false>>, Failure> {
+        let end = self.end(shape)?;
+        let theirs = peer.exchange_addresses(end.address())?;
+        end.connect(&theirs, shape)
+    }
+}
+
+/// One side's endpoint and memory.
+pub(crate) struct EngineEnd<const SHARED: bool> {
+    // Dropped in this order: the connection of rdma_cm uses the endpoint, and the memory of
+    // posted requests comes last, after the endpoint, and after the queues, which may copy
+    // payload to it.
+    connection: Option<Connection>,
+    endpoint: Endpoint,
+    /// There if `SHARED`.
+    srq: Option<SharedReceiveQueue>,
+    sent: CompletionQueue,
+    received: CompletionQueue,
+    buffer: RegisteredBuffer,
+    address: EndpointAddress,
+    options: ConnectOptions,
+    has_atomics: bool,
+    receives: Vec<RecvRequest<'static>>,
+    /// Not inline, and inline.
+    sends: [Vec<SendRequest<'static>>; 2],
+    taken: [Completion; BATCH],
+}
+
+impl<const SHARED: bool> EngineEnd<SHARED> {
     /// Returns the addresses that the other side needs.
     fn address(&self) -> Address {
+        let buffer = self.exposed_buffer();
         Address {
             qpn: self.address.qpn,
             psn: self.address.psn,
@@ -182,17 +212,14 @@ impl EngineEnd {
             mtu: self.address.mtu,
             ethernet: self.address.link == LinkLayer::Ethernet,
             gid: self.address.gid,
-            buffer: self.buffer.as_ptr().addr().get() as u64,
-            rkey: self.buffer.region().rkey(),
-            length: self.buffer.len() as u64,
+            buffer: buffer.address,
+            rkey: buffer.context,
+            length: buffer.length,
         }
     }
 
     /// Connects to the other side, and posts the receives.
-    fn connect(&mut self, theirs: &Address) -> Result<(), Failure> {
-        self.payload.require_length(theirs.length)?;
-        self.remote = (theirs.buffer, theirs.rkey);
-        self.payload.set_side_numbers(self.address.qpn, theirs.qpn);
+    fn connect(mut self, theirs: &Address, shape: &Shape) -> Result<Connected<Self>, Failure> {
         let address = EndpointAddress {
             qpn: theirs.qpn,
             psn: theirs.psn,
@@ -207,79 +234,148 @@ impl EngineEnd {
             },
         };
         self.endpoint.connect(&address, &self.options)?;
-        self.post_receives()
+        shape.post_receives(&mut self)?;
+        Ok(Connected {
+            numbers: [self.address.qpn, theirs.qpn],
+            theirs: RemoteSegment {
+                context: theirs.rkey,
+                address: theirs.buffer,
+                length: theirs.length,
+            },
+            end: self,
+        })
     }
 
-    fn post_receives(&mut self) -> Result<(), Failure> {
-        for _ in 0..self.rx_depth {
-            self.post_receive()
-                .map_err(|fault| Failure::run(fault.to_string()))?;
+    fn segment(&self, range: Range<usize>) -> Segment {
+        self.buffer
+            .segment(range.start, range.len() as u32)
+            .expect("the parts of messages are within the buffer")
+    }
+
+    /// Returns the shared receive queue of an end that has one.
+    #[inline(always)]
+    fn srq(&mut self) -> &mut SharedReceiveQueue {
+        assert!(SHARED, "the end has a receive queue of its own");
+        // SAFETY: `Engine::end` creates one if `SHARED`.
+        unsafe { self.srq.as_mut().unwrap_unchecked() }
+    }
+
+    #[inline(always)]
+    fn queue(&mut self, queue: Queue) -> &mut CompletionQueue {
+        match queue {
+            Queue::Sent => &mut self.sent,
+            Queue::Received => &mut self.received,
         }
-        Ok(())
+    }
+
+    /// Posts a send by another endpoint of this end's queues.
+    pub(crate) fn send_by(&self, endpoint: &mut Endpoint, request: &Request) -> Result<(), Fault> {
+        let inline = request.segments[0].length <= endpoint.max_inline();
+        let flags = Flags {
+            signaled: true,
+            inline,
+        };
+        // SAFETY: as in `post`; the endpoint is dropped before this end.
+        Ok(unsafe { endpoint.post_send(&request.send(Op::Send, 0, flags)) }?)
     }
 }
 
-impl End for EngineEnd {
-    fn set_request_size(&mut self, size: u32) {
-        let (remote, rkey) = self.remote;
-        let remote_addr = remote + self.payload.remote_offset() as u64;
-        let operation = self.payload.operation();
-        self.op = match operation {
-            Operation::Send => SendOp::Send,
-            Operation::Write => SendOp::Write { remote_addr, rkey },
-            Operation::Read => SendOp::Read { remote_addr, rkey },
-        };
-        self.segment = self
-            .buffer
-            .segment(self.payload.local_offset(), size)
-            .expect("the plan has no larger size");
-        let goes_inline = operation != Operation::Read && size <= self.largest_inline;
-        self.inline = if goes_inline {
-            SendFlags::INLINE
-        } else {
-            SendFlags::empty()
-        };
-    }
+/// A prepared request.
+pub(crate) struct Request {
+    // Not an array: a program's lists have any length.
+    segments: Box<[Segment]>,
+    /// Address and key of the other side's memory.
+    remote_addr: u64,
+    rkey: u32,
+}
 
-    fn payload(&mut self) -> &mut Payload {
-        &mut self.payload
-    }
-
-    fn data_in_order(&self) -> DataInOrder {
-        self.endpoint.data_in_order()
+impl Request {
+    #[inline(always)]
+    fn send(&self, op: Op, wr_id: u64, flags: Flags) -> SendRequest<'_> {
+        let &Self {
+            remote_addr, rkey, ..
+        } = self;
+        SendRequest {
+            wr_id,
+            op: match op {
+                Op::Send => SendOp::Send,
+                Op::Write | Op::WriteImmediate => SendOp::Write { remote_addr, rkey },
+                Op::Read => SendOp::Read { remote_addr, rkey },
+                #[rustfmt::skip]
+                Op::Atomic(op) => SendOp::Atomic { remote_addr, rkey, op },
+            },
+            flags: send_flags(flags),
+            segments: &self.segments,
+        }
     }
 }
 
-impl Link for EngineEnd {
-    #[inline(always)]
-    fn post_receive(&mut self) -> Result<(), Fault> {
-        let request = RecvRequest {
-            wr_id: 0,
-            segments: core::slice::from_ref(&self.receive),
-        };
-        // SAFETY: the segment is in `buffer`, which outlives the endpoint (order
-        // of fields) and so every request; no reference to its bytes is formed.
-        unsafe { self.endpoint.post_recv(&request) }?;
-        Ok(())
+#[inline(always)]
+fn send_flags(flags: Flags) -> SendFlags {
+    let when = |condition, flag| if condition { flag } else { SendFlags::empty() };
+    when(flags.signaled, SendFlags::SIGNALED) | when(flags.inline, SendFlags::INLINE)
+}
+
+impl<const SHARED: bool> End for EngineEnd<SHARED> {
+    const LISTS: bool = true;
+    const BATCHES: bool = true;
+    const CHOOSES_INLINE: bool = true;
+
+    type Request = Request;
+    type Receive = Box<[Segment]>;
+
+    fn memory(&self) -> NonNull<u8> {
+        self.buffer.as_ptr()
+    }
+
+    fn exposed_buffer(&self) -> RemoteSegment {
+        RemoteSegment {
+            context: self.buffer.region().rkey(),
+            address: self.buffer.as_ptr().addr().get() as u64,
+            length: self.buffer.len() as u64,
+        }
+    }
+
+    fn request(&self, _: Op, local: Range<usize>, remote: RemoteSegment) -> Request {
+        Request {
+            segments: Box::new([self.segment(local)]),
+            remote_addr: remote.address,
+            rkey: remote.context,
+        }
+    }
+
+    fn receive(&self, into: Range<usize>) -> Box<[Segment]> {
+        Box::new([self.segment(into)])
     }
 
     #[inline(always)]
-    fn post(&mut self, signaled: bool) -> Result<(), Fault> {
-        let signal = if signaled {
-            SendFlags::SIGNALED
-        } else {
-            SendFlags::empty()
-        };
-        let request = SendRequest {
-            wr_id: 0,
-            op: self.op,
-            flags: self.inline | signal,
-            segments: core::slice::from_ref(&self.segment),
-        };
-        // SAFETY: as in `post_receive`. Inline bytes are read during the call, from
-        // the outgoing half, which the device does not write; reads are never inline.
-        unsafe { self.endpoint.post_send(&request) }?;
-        Ok(())
+    fn post(
+        &mut self,
+        op: Op,
+        _: Range<usize>,
+        request: &mut Request,
+        cookie: u64,
+        flags: Flags,
+    ) -> Result<(), Fault> {
+        // SAFETY: the segment is in `buffer`, which outlives the endpoint (order of fields) and
+        // so every request; there are no references to its bytes. Inline bytes are read during
+        // the call.
+        Ok(unsafe { self.endpoint.post_send(&request.send(op, cookie, flags)) }?)
+    }
+
+    #[inline(always)]
+    fn post_receive(
+        &mut self,
+        _: Range<usize>,
+        segments: &mut Box<[Segment]>,
+        wr_id: u64,
+    ) -> Result<(), Fault> {
+        let request = RecvRequest { wr_id, segments };
+        // SAFETY: as in `post`.
+        Ok(match SHARED {
+            true => unsafe { self.srq().post(&request) }?,
+            false => unsafe { self.endpoint.post_recv(&request) }?,
+        })
     }
 
     #[inline(always)]
@@ -287,34 +383,29 @@ impl Link for EngineEnd {
         let request = SendRequest {
             wr_id: 0,
             op: SendOp::Send,
-            flags: if signaled {
-                SendFlags::SIGNALED
-            } else {
-                SendFlags::empty()
-            },
+            flags: send_flags(Flags {
+                signaled,
+                inline: false,
+            }),
             segments: &[],
         };
         // SAFETY: the request has no memory.
-        unsafe { self.endpoint.post_send(&request) }?;
-        Ok(())
+        Ok(unsafe { self.endpoint.post_send(&request) }?)
     }
 
     #[inline(always)]
-    fn post_list(&mut self, signaled: &[bool]) -> Result<(), Fault> {
+    fn post_list(
+        &mut self,
+        op: Op,
+        _: Range<usize>,
+        request: &mut Request,
+        signaled: &[bool],
+        inline: bool,
+    ) -> Result<(), Fault> {
         let mut requests = [const { MaybeUninit::<SendRequest<'_>>::uninit() }; LONGEST_LIST];
         let list = &mut requests[..signaled.len()];
-        for (request, &signaled) in list.iter_mut().zip(signaled) {
-            let signal = if signaled {
-                SendFlags::SIGNALED
-            } else {
-                SendFlags::empty()
-            };
-            request.write(SendRequest {
-                wr_id: 0,
-                op: self.op,
-                flags: self.inline | signal,
-                segments: core::slice::from_ref(&self.segment),
-            });
+        for (element, &signaled) in list.iter_mut().zip(signaled) {
+            element.write(request.send(op, 0, Flags { signaled, inline }));
         }
         // SAFETY: the loop has written every element of the list.
         let list = unsafe { list.assume_init_ref() };
@@ -322,58 +413,80 @@ impl Link for EngineEnd {
         unsafe { self.endpoint.post_send_list(list) }.map_err(|error| Fault::Post(error.error))
     }
 
-    #[inline(always)]
-    fn post_grant(&mut self, received: u32) -> Result<(), Fault> {
-        self.payload.write_grant(received);
-        let (remote, rkey) = self.remote;
-        let request = SendRequest {
+    fn prepare_lists(&mut self, into: Range<usize>, from: Range<usize>) {
+        // Leaked, because requests refer to them and the process ends after the measurement.
+        let segments = |range| -> &'static [Segment] { Box::leak(Box::new([self.segment(range)])) };
+        let receive = RecvRequest {
             wr_id: 0,
-            op: SendOp::Write {
-                remote_addr: remote + self.payload.their_grant() as u64,
-                rkey,
-            },
-            flags: SendFlags::SIGNALED,
-            segments: core::slice::from_ref(&self.grant),
+            segments: segments(into),
         };
-        // SAFETY: as in `post_receive`; the grant is not stored again before the
-        // request completes, as this function requires.
-        unsafe { self.endpoint.post_send(&request) }?;
-        Ok(())
+        let from = segments(from);
+        self.receives = vec![receive; LIST];
+        self.sends = [Flags::SIGNALED, Flags::INLINE].map(|flags| {
+            let send = SendRequest {
+                wr_id: 0,
+                op: SendOp::Send,
+                flags: send_flags(flags),
+                segments: from,
+            };
+            vec![send; LIST]
+        });
     }
 
     #[inline(always)]
-    fn granted(&self) -> Option<u32> {
-        self.payload.read_grant()
+    fn receive_list(&mut self, _: Range<usize>) -> Result<(), Fault> {
+        let posted = match &mut self.srq {
+            // SAFETY: as in `post`.
+            Some(srq) if SHARED => unsafe { srq.post_list(&self.receives) },
+            // SAFETY: as in `post`.
+            _ => unsafe { self.endpoint.post_recv_list(&self.receives) },
+        };
+        posted.map_err(|error| Fault::Post(error.error))
     }
 
     #[inline(always)]
-    fn poll_sent(&mut self) -> Option<CompletionResult> {
-        taken(&mut self.sent)
+    fn send_list(&mut self, _: Range<usize>, inline: bool) -> Result<(), Fault> {
+        let list = &self.sends[usize::from(inline)];
+        // SAFETY: as in `post`.
+        unsafe { self.endpoint.post_send_list(list) }.map_err(|error| Fault::Post(error.error))
     }
 
     #[inline(always)]
-    fn poll_received(&mut self) -> Option<CompletionResult> {
-        taken(&mut self.received)
+    fn poll(&mut self, queue: Queue) -> Polled {
+        self.queue(queue).poll().map(done)
     }
 
     #[inline(always)]
-    fn write_sequence(&mut self, sequence: u8) {
-        self.payload.write_sequence(sequence);
+    fn poll_batch(&mut self, queue: Queue, mut each: impl FnMut(Done)) -> Result<usize, Fault> {
+        let queue = match queue {
+            Queue::Sent => &mut self.sent,
+            Queue::Received => &mut self.received,
+        };
+        let count = queue.poll_batch(&mut self.taken);
+        for &completion in &self.taken[..count] {
+            each(done(completion)?);
+        }
+        Ok(count)
     }
 
-    #[inline(always)]
-    fn read_sequence(&self) -> u8 {
-        self.payload.read_sequence()
+    fn has_atomics(&self) -> bool {
+        self.has_atomics
+    }
+
+    fn data_in_order(&self) -> DataInOrder {
+        self.endpoint.data_in_order()
     }
 }
 
-/// Polls one completion.
 #[inline(always)]
-fn taken(queue: &mut CompletionQueue) -> Option<CompletionResult> {
-    let completion = queue.poll()?;
-    Some(if completion.status.is_success() {
-        Ok(completion.byte_len)
-    } else {
-        Err(Fault::Completion(completion))
+fn done(completion: Completion) -> Result<Done, Fault> {
+    if !completion.status.is_success() {
+        return Err(Fault::Completion(completion));
+    }
+    Ok(Done {
+        cookie: completion.wr_id,
+        length: completion.byte_len.into(),
+        endpoint: completion.context,
+        more: 0,
     })
 }

@@ -1,20 +1,23 @@
-//! The measured interfaces: opening them and connecting their ends.
+//! The measured APIs: opening them and connecting their ends.
 //!
-//! Each interface implements [`Interface`] with its own type of end. A command
-//! that runs several interfaces in turns keeps them as trait objects of its own,
-//! which [`Boxing`] makes. Their methods are called once per pass; the loops
-//! behind them are compiled for each interface.
+//! Each API implements [`Interface`] with its own type of end. A command that runs several
+//! APIs in turns keeps them as trait objects of its own, which [`Boxing`] makes. Their
+//! methods are called once per pass; the loops behind them are compiled for each API.
 
-use super::c;
+use std::ops::Range;
+use std::time::Duration;
+
+use dat_api::safe::RemoteSegment;
+use dat_engine::cm::ListenOn;
+
 use super::device_port::DevicePort;
+use super::end::{End, Fault};
 use super::engine::{Engine, EngineRdmaCm};
-use super::link::End;
-use super::rust;
-use super::setup::Setup;
+use super::rust::Rust;
+use super::udapl::v1;
 use crate::cli::{Api, RunArgs};
 use crate::exchange::Peer;
 use crate::failure::Failure;
-use crate::udapl::v1::Libdat;
 
 /// The role of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,52 +28,119 @@ pub(crate) enum Role {
     Server,
 }
 
-/// An open interface.
-pub(crate) trait Interface {
-    /// One end of a connection.
-    type End: End + 'static;
-
-    /// Creates and connects two ends in this process: the client's and the server's.
-    fn connect_pair(&self, setup: &Setup) -> Result<(Self::End, Self::End), Failure>;
-
-    /// Creates one end and connects it to that of the other process, which calls
-    /// this with the other role.
-    fn connect_end(&self, setup: &Setup, peer: &mut Peer, role: Role)
-    -> Result<Self::End, Failure>;
+/// The properties of an end.
+pub(crate) struct Shape {
+    /// Bytes of the registered memory.
+    pub(crate) bytes: usize,
+    /// Depth of the send queue.
+    pub(crate) sends: u32,
+    /// Depth of the receive queue.
+    pub(crate) receives: u32,
+    /// Depths of the completion queues.
+    pub(crate) sent_completions: u32,
+    pub(crate) received_completions: u32,
+    /// The largest inline message, bytes.
+    pub(crate) inline: u32,
+    /// The most RDMA reads in flight of a DAT endpoint; the engine has 16.
+    pub(crate) reads: i32,
+    /// Receives that are posted before the end is connected, and into which bytes.
+    pub(crate) posted: u32,
+    pub(crate) into: Range<usize>,
+    /// Timeout for the other side.
+    pub(crate) timeout: Duration,
+    /// The addresses on which a server listens.
+    pub(crate) listen: ListenOn,
 }
 
-/// Makes the trait object with which a command keeps an open interface.
+impl Shape {
+    /// Posts the receives that are there before the end is connected.
+    pub(super) fn post_receives<E: End>(&self, end: &mut E) -> Result<(), Failure> {
+        let mut receive = end.receive(self.into.clone());
+        for _ in 0..self.posted {
+            end.post_receive(self.into.clone(), &mut receive, 0)?;
+        }
+        Ok(())
+    }
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        Self::run(fault.to_string())
+    }
+}
+
+/// An end with what it knows of the other side.
+pub(crate) struct Connected<E> {
+    pub(crate) end: E,
+    /// The other side's memory.
+    pub(crate) theirs: RemoteSegment,
+    /// The numbers of this side and the other, which differ.
+    pub(crate) numbers: [u32; 2],
+}
+
+/// An open API. `SHARED`: ends on a shared receive queue each.
+pub(crate) trait Interface {
+    /// One end of a connection.
+    type End<const SHARED: bool>: End + 'static;
+
+    /// Creates and connects two ends in this process: the client's and the server's.
+    fn connect_pair<const SHARED: bool>(
+        &self,
+        shape: &Shape,
+    ) -> Result<Pair<Self, SHARED>, Failure>;
+}
+
+/// The client's and the server's end.
+pub(crate) type Pair<I, const SHARED: bool> = [Connected<<I as Interface>::End<SHARED>>; 2];
+
+/// An open API whose ends can be in two processes.
+pub(crate) trait RemoteInterface: Interface {
+    /// Creates one end and connects it to that of the other process, which calls
+    /// this with the other role.
+    fn connect_end(
+        &self,
+        shape: &Shape,
+        peer: &mut Peer,
+        role: Role,
+    ) -> Result<Connected<Self::End<false>>, Failure>;
+}
+
+/// Makes the trait object with which a command keeps an open API.
 pub(crate) trait Boxing {
     /// The trait object.
     type Boxed;
 
-    fn boxed<I: Interface + 'static>(&self, interface: I) -> Self::Boxed;
+    fn boxed<I: RemoteInterface + 'static>(&self, interface: I) -> Self::Boxed;
 }
 
-/// Opens an interface, which may start threads. `waits`: DAT's events are taken by
-/// waits.
+/// Opens an API, which may start threads.
 pub(super) fn open<B: Boxing>(
     api: Api,
-    libdat: Option<&Libdat>,
+    libdat: Option<&v1::Libdat>,
     device_port: &DevicePort,
     args: &RunArgs,
-    waits: bool,
     boxing: &B,
 ) -> Result<B::Boxed, Failure> {
-    Ok(match (api, waits) {
-        (Api::Engine, _) if device_port.is_iwarp() => {
+    let adapter = device_port.adapter_name();
+    Ok(match api {
+        Api::Engine if device_port.is_iwarp() => {
             boxing.boxed(EngineRdmaCm::open(device_port, args)?)
         }
-        (Api::Engine, _) => boxing.boxed(Engine::open(device_port, args)?),
-        (Api::Rust, false) => boxing.boxed(rust::RustInterface::<false>::open(device_port)?),
-        (Api::Rust, true) => boxing.boxed(rust::RustInterface::<true>::open(device_port)?),
-        (Api::C, waits) => {
+        Api::Engine => boxing.boxed(Engine::open(
+            &device_port.device,
+            device_port.port.clone(),
+            args.gid_index,
+            true,
+        )?),
+        Api::Rust => boxing.boxed(Rust::open(&adapter, false)?),
+        Api::C => {
             let libdat = libdat.expect("loaded, because --api has c");
-            if waits {
-                boxing.boxed(c::CInterface::<true>::open(libdat, device_port)?)
-            } else {
-                boxing.boxed(c::CInterface::<false>::open(libdat, device_port)?)
-            }
+            boxing.boxed(v1::C::open(
+                libdat,
+                &adapter,
+                false,
+                Some(device_port.probe()),
+            )?)
         }
     })
 }

@@ -1,142 +1,218 @@
-//! The traits of a connected end that the measuring loops use.
-//!
-//! With these traits, the same loops measure every API, and tests run them
-//! without a device. The loops are generic, so a call through the trait compiles
-//! to the call of the measured API.
+//! A connected end with its messages: what the loops of `lat` and `bw` post and poll.
 
-use std::fmt;
+use std::ops::Range;
+use std::time::Duration;
 
-use dat_api::types::DtoStatus;
-use dat_api::{DatReturn, Refusal};
-use dat_engine::{Completion, DataInOrder, PostError};
+use dat_api::safe::RemoteSegment;
+use dat_engine::DataInOrder;
 
-use super::payload::Payload;
+use super::end::{End, Fault, Flags, Op, Queue};
+use super::interface::Connected;
+use super::payload::{self, Payload};
+use super::setup::Setup;
+use crate::cli::Operation;
 use crate::failure::Failure;
+
+/// Timeout of one DAT wait, after which the loop checks for the end of the run.
+/// Much longer than a message takes, and short for a user.
+const WAIT_SLICE: Duration = Duration::from_millis(50);
 
 /// A completion: its length in bytes, or why the request failed.
 pub(crate) type CompletionResult = Result<u32, Fault>;
 
-/// The most requests of a post list.
-pub(crate) const LONGEST_LIST: usize = 64;
-
 /// One end of the connection, set to one operation and size.
-pub(crate) trait Link {
-    /// Posts a receive for a message of any size of this run.
-    fn post_receive(&mut self) -> Result<(), Fault>;
-
-    /// Posts the operation of this run.
-    fn post(&mut self, signaled: bool) -> Result<(), Fault>;
-
-    /// Posts an empty send, which takes a receive of the other side.
-    fn post_empty(&mut self, signaled: bool) -> Result<(), Fault>;
-
-    /// Posts one request of this run per element, signalled as that says, with one
-    /// doorbell if the interface has post lists. At most [`LONGEST_LIST`].
-    fn post_list(&mut self, signaled: &[bool]) -> Result<(), Fault> {
-        signaled.iter().try_for_each(|&it| self.post(it))
-    }
-
-    /// Writes the number of messages received into the other side's memory, signalled.
-    /// The previous grant must be complete.
-    fn post_grant(&mut self, received: u32) -> Result<(), Fault>;
-
-    /// Returns the other side's grant; none while it is being written.
-    fn granted(&self) -> Option<u32>;
-
-    /// Polls one completion of a send, write, read or grant.
-    fn poll_sent(&mut self) -> Option<CompletionResult>;
-
-    /// Polls one completion of a receive.
-    fn poll_received(&mut self) -> Option<CompletionResult>;
-
-    /// Polls as [`Link::poll_sent`] does, or with `--wait` waits up to 50 ms.
-    #[inline(always)]
-    fn await_sent(&mut self) -> Option<CompletionResult> {
-        self.poll_sent()
-    }
-
-    /// Polls as [`Link::poll_received`] does, or with `--wait` waits up to 50 ms.
-    #[inline(always)]
-    fn await_received(&mut self) -> Option<CompletionResult> {
-        self.poll_received()
-    }
-
-    /// Stores a sequence number in the last byte of the next write.
-    fn write_sequence(&mut self, sequence: u8);
-
-    /// Returns the last byte of the memory that the other side writes.
-    fn read_sequence(&self) -> u8;
+pub(crate) struct Link<E: End> {
+    pub(crate) end: E,
+    // Points into the memory of `end`.
+    payload: Payload,
+    theirs: RemoteSegment,
+    operation: Operation,
+    /// Whether completions are awaited by waits.
+    waits: bool,
+    largest_inline: u32,
+    /// The requests of the current size.
+    op: Op,
+    local: Range<usize>,
+    inline: bool,
+    request: E::Request,
+    receive: E::Receive,
+    grant: E::Request,
 }
 
-/// A link over a device. These methods are called between measurements.
-pub(crate) trait End: Link {
-    /// Sets the size of the next requests.
-    fn set_request_size(&mut self, size: u32);
-
-    /// Returns what the device says about the order in which the other side's writes
-    /// arrive. The link is connected.
-    fn data_in_order(&self) -> DataInOrder;
-
-    /// Returns the memory that the link sends from and receives into.
-    fn payload(&mut self) -> &mut Payload;
+impl<E: End> Link<E> {
+    /// Prepares the messages of a connected end.
+    pub(crate) fn new(connected: Connected<E>, setup: &Setup) -> Result<Self, Failure> {
+        let Connected {
+            end,
+            theirs,
+            numbers: [ours, others],
+        } = connected;
+        let largest = setup.largest;
+        // SAFETY: the memory has that length (`Setup::shape`) and lives as long as `end`, and
+        // ends form no references to it.
+        let mut payload = unsafe { Payload::new(end.memory(), setup.operation, largest) };
+        payload.require_length(theirs.length)?;
+        payload.set_side_numbers(ours, others);
+        let local = local(&payload, largest);
+        let op = match setup.operation {
+            Operation::Send => Op::Send,
+            Operation::Write => Op::Write,
+            Operation::Read => Op::Read,
+        };
+        Ok(Self {
+            request: end.request(
+                op,
+                local.clone(),
+                part(theirs, payload.remote_offset(), largest),
+            ),
+            receive: end.receive(payload.incoming()),
+            grant: end.request(
+                Op::Write,
+                payload.our_grant(),
+                part(theirs, payload.their_grant(), payload::GRANT as u32),
+            ),
+            operation: setup.operation,
+            waits: setup.waits,
+            largest_inline: setup.inline,
+            op,
+            local,
+            inline: false,
+            theirs,
+            payload,
+            end,
+        })
+    }
 
     /// Prepares messages of one size: fills the outgoing memory with this side's
     /// pattern, clears the incoming memory, and sets the size of requests. No
     /// message may be in flight.
-    fn prepare(&mut self, size: u32) {
-        self.payload().prepare(size);
-        self.set_request_size(size);
+    pub(crate) fn prepare(&mut self, size: u32) {
+        self.payload.prepare(size);
+        self.local = local(&self.payload, size);
+        let remote = part(self.theirs, self.payload.remote_offset(), size);
+        self.request = self.end.request(self.op, self.local.clone(), remote);
+        self.inline = self.operation != Operation::Read && size <= self.largest_inline;
     }
 
     /// Compares the received bytes with those that the other side sent. No message
     /// may be in flight.
-    fn verify(&mut self) -> Result<(), Failure> {
-        self.payload().verify()
+    pub(crate) fn verify(&self) -> Result<(), Failure> {
+        self.payload.verify()
     }
-}
 
-/// Why a request failed, in terms of the API. `Copy`, because it is created in
-/// measured code, which must not allocate.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Fault {
-    /// The engine refused to post it.
-    Post(PostError),
-    /// The endpoint refused to post it.
-    Refused(Refusal),
-    /// The engine's completion has an error status.
-    Completion(Completion),
-    /// A DAT call returned this.
-    Call(&'static str, DatReturn),
-    /// DAT's completion has this status.
-    Dto(DtoStatus),
-    /// The number of an unexpected event or of an unknown DTO status.
-    Event(u32),
-}
-
-impl From<PostError> for Fault {
-    fn from(error: PostError) -> Self {
-        Self::Post(error)
+    pub(crate) fn data_in_order(&self) -> DataInOrder {
+        self.end.data_in_order()
     }
-}
 
-impl From<Refusal> for Fault {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
+    /// Posts a receive for a message of any size of this run.
+    #[inline(always)]
+    pub(crate) fn post_receive(&mut self) -> Result<(), Fault> {
+        let into = self.payload.incoming();
+        self.end.post_receive(into, &mut self.receive, 0)
     }
-}
 
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Post(error) => write!(f, "a request was not posted: {error}"),
-            Self::Refused(refusal) => write!(f, "a request was not posted: {refusal}"),
-            Self::Completion(completion) => write!(f, "a request failed: {completion}"),
-            Self::Call(call, code) => write!(f, "{call} returned {code}"),
-            Self::Dto(status) => write!(f, "a request failed: DAT_DTO status {status:?}"),
-            Self::Event(number) => write!(
-                f,
-                "event or status 0x{number:x} instead of a successful DTO completion"
-            ),
+    /// Posts the operation of this run.
+    #[inline(always)]
+    pub(crate) fn post(&mut self, signaled: bool) -> Result<(), Fault> {
+        let flags = Flags {
+            signaled,
+            inline: self.inline,
+        };
+        let local = self.local.clone();
+        self.end.post(self.op, local, &mut self.request, 0, flags)
+    }
+
+    /// Posts an empty send, which takes a receive of the other side.
+    #[inline(always)]
+    pub(crate) fn post_empty(&mut self, signaled: bool) -> Result<(), Fault> {
+        self.end.post_empty(signaled)
+    }
+
+    /// Posts one request of this run per element ([`End::post_list`]).
+    #[inline(always)]
+    pub(crate) fn post_list(&mut self, signaled: &[bool]) -> Result<(), Fault> {
+        let (op, local, inline) = (self.op, self.local.clone(), self.inline);
+        let request = &mut self.request;
+        self.end.post_list(op, local, request, signaled, inline)
+    }
+
+    /// Writes the number of messages received into the other side's memory, signalled.
+    /// The previous grant must be complete.
+    #[inline(always)]
+    pub(crate) fn post_grant(&mut self, received: u32) -> Result<(), Fault> {
+        self.payload.write_grant(received);
+        let (local, grant) = (self.payload.our_grant(), &mut self.grant);
+        self.end.post(Op::Write, local, grant, 0, Flags::SIGNALED)
+    }
+
+    /// Returns the other side's grant; none while it is being written.
+    #[inline(always)]
+    pub(crate) fn granted(&self) -> Option<u32> {
+        self.payload.read_grant()
+    }
+
+    /// Polls one completion of a send, write, read or grant.
+    #[inline(always)]
+    pub(crate) fn poll_sent(&mut self) -> Option<CompletionResult> {
+        self.poll(Queue::Sent)
+    }
+
+    /// Polls one completion of a receive.
+    #[inline(always)]
+    pub(crate) fn poll_received(&mut self) -> Option<CompletionResult> {
+        self.poll(Queue::Received)
+    }
+
+    /// Polls as [`Self::poll_sent`] does, or with `--wait` waits up to 50 ms.
+    #[inline(always)]
+    pub(crate) fn await_sent(&mut self) -> Option<CompletionResult> {
+        self.take(Queue::Sent)
+    }
+
+    /// Polls as [`Self::poll_received`] does, or with `--wait` waits up to 50 ms.
+    #[inline(always)]
+    pub(crate) fn await_received(&mut self) -> Option<CompletionResult> {
+        self.take(Queue::Received)
+    }
+
+    #[inline(always)]
+    fn poll(&mut self, queue: Queue) -> Option<CompletionResult> {
+        Some(self.end.poll(queue)?.map(|done| done.length as u32))
+    }
+
+    #[inline(always)]
+    fn take(&mut self, queue: Queue) -> Option<CompletionResult> {
+        if !E::WAITS || !self.waits {
+            return self.poll(queue);
         }
+        let done = self.end.wait(queue, 1, Some(WAIT_SLICE))?;
+        Some(done.map(|done| done.length as u32))
+    }
+
+    /// Stores a sequence number in the last byte of the next write.
+    #[inline(always)]
+    pub(crate) fn write_sequence(&mut self, sequence: u8) {
+        self.payload.write_sequence(sequence);
+    }
+
+    /// Returns the last byte of the memory that the other side writes.
+    #[inline(always)]
+    pub(crate) fn read_sequence(&self) -> u8 {
+        self.payload.read_sequence()
+    }
+}
+
+/// Returns the local bytes of a request of this size.
+fn local(payload: &Payload, size: u32) -> Range<usize> {
+    let start = payload.local_offset();
+    start..start + size as usize
+}
+
+/// Returns a part of the other side's buffer.
+fn part(theirs: RemoteSegment, offset: usize, length: u32) -> RemoteSegment {
+    RemoteSegment {
+        address: theirs.address + offset as u64,
+        length: length.into(),
+        ..theirs
     }
 }

@@ -1,42 +1,47 @@
-//! The ends of measured connections, through the engine, DAT's Rust types and
-//! DAT's C calls; and what commands with a client and a server have in common.
+//! The ends of measured connections, through the engine, DAT's Rust types, the C calls of
+//! uDAPL 1.2 and 2.0, and libmlx5; and what commands with a client and a server have in
+//! common.
 //!
 //! ```text
-//! open           options → device → interfaces
+//! open           options → device → APIs
 //! device_port    the device and port of a run
-//! setup amount   what all ends have in common; sizes, rounds and turns of the interfaces
-//! interface      trait of the measured interfaces: open, connect
+//! setup amount   what all ends have in common; sizes, rounds and turns of the APIs
+//! interface      traits of the measured APIs: connecting two ends
+//! end            trait of the ends: posting and polling
+//! engine rust udapl libmlx5   the APIs and their ends
+//! dat            connecting by private data: DAT's connections and rdma_cm's
+//! link payload   an end with its messages; their memory
 //! sides          the connected sides of a run, in one process or two
-//! link payload   traits of the ends; their memory
-//! engine         the engine's ends
-//! dat rust c     DAT's connections; ends of its Rust types and its C calls
-//! probe          what a queue pair of the device says, for interfaces that cannot ask
+//! probe          what a queue pair of the device says, for APIs that cannot ask
 //! watchdog       why a loop stops early; timeouts
 //! serve          the server: clients one after another
-//! memory_link    a link in memory, for tests of the loops
+//! memory_end     an end in memory, for tests of the loops
 //! ```
 
 mod amount;
-pub(crate) mod c;
 mod dat;
 mod device_port;
-mod engine;
-mod interface;
+pub(crate) mod end;
+pub(crate) mod engine;
+pub(crate) mod interface;
+pub(crate) mod libmlx5;
 mod link;
 #[cfg(test)]
-pub(crate) mod memory_link;
+pub(crate) mod memory_end;
 mod payload;
 mod probe;
-mod rust;
+pub(crate) mod rust;
 mod serve;
 mod setup;
 mod sides;
+pub(crate) mod udapl;
 mod watchdog;
 
 pub(crate) use amount::Amount;
 pub(crate) use device_port::{DevicePort, Needs};
-pub(crate) use interface::{Boxing, Interface, Role};
-pub(crate) use link::{CompletionResult, End, LONGEST_LIST, Link};
+pub(crate) use end::{End, LONGEST_LIST};
+pub(crate) use interface::{Boxing, RemoteInterface, Role};
+pub(crate) use link::{CompletionResult, Link};
 pub(crate) use serve::{Server, explain};
 pub(crate) use setup::Setup;
 pub(crate) use sides::{Connection, OpenInterface, Sides};
@@ -44,8 +49,7 @@ pub(crate) use watchdog::{Stop, Watchdog};
 
 use dat_engine::cm::ListenOn;
 
-use crate::udapl::v1::Libdat;
-
+use self::udapl::v1::Libdat;
 use crate::cli::{Api, LISTEN, RunArgs};
 use crate::failure::Failure;
 use crate::{exchange, host};
@@ -61,12 +65,11 @@ pub(crate) struct Opened<T> {
     pub(crate) listen: ListenOn,
 }
 
-/// Opens the device and the interfaces, then pins the calling thread. `waits`:
-/// DAT's events are taken by waits. Called before there are other threads.
+/// Opens the device and the APIs, then pins the calling thread. Called before there are other
+/// threads.
 pub(crate) fn open<B: Boxing>(
     args: &RunArgs,
     needs: &Needs,
-    waits: bool,
     boxing: &B,
 ) -> Result<Opened<B::Boxed>, Failure> {
     if let Some(host) = &args.host {
@@ -80,7 +83,7 @@ pub(crate) fn open<B: Boxing>(
         unsafe { std::env::set_var(LISTEN, listen.to_string()) };
     }
     let device_port = DevicePort::open(args.on.select()?, args, needs)?;
-    let open = |&api| interface::open(api, libdat.as_ref(), &device_port, args, waits, boxing);
+    let open = |&api| interface::open(api, libdat.as_ref(), &device_port, args, boxing);
     let interfaces = args.api.iter().map(open).collect::<Result<_, _>>()?;
     // After the interfaces are open: threads that they started stay unpinned.
     if let Some(cpu) = args.cpu {

@@ -16,6 +16,7 @@
 //! them one after the other, in either order; a number that does not match its
 //! complement is not complete.
 
+use core::ops::Range;
 use core::ptr::NonNull;
 
 use crate::cli::Operation;
@@ -47,6 +48,12 @@ fn area(largest: u32) -> usize {
 /// Returns the bytes of a whole buffer for messages up to this size.
 pub(crate) fn bytes(largest: u32) -> usize {
     2 * area(largest) + 2 * ALIGNMENT
+}
+
+/// Returns where messages are received, in a buffer for messages up to this size.
+#[inline(always)]
+pub(crate) fn incoming(largest: u32) -> Range<usize> {
+    area(largest)..area(largest) + largest as usize
 }
 
 /// Bytes of a grant.
@@ -95,17 +102,10 @@ impl Payload {
         }
     }
 
-    /// Returns the offset of the incoming half, where messages are received.
-    pub(crate) fn incoming_offset(&self) -> usize {
-        self.area
-    }
-
-    pub(crate) fn largest(&self) -> u32 {
-        self.largest
-    }
-
-    pub(crate) fn operation(&self) -> Operation {
-        self.operation
+    /// Returns where messages are received.
+    #[inline(always)]
+    pub(crate) fn incoming(&self) -> Range<usize> {
+        incoming(self.largest)
     }
 
     /// Returns the bytes of the whole buffer.
@@ -119,15 +119,17 @@ impl Payload {
         2 * self.area
     }
 
-    /// Returns the offset of the grant that this side sends.
-    pub(crate) fn our_grant(&self) -> usize {
-        2 * self.area + ALIGNMENT
+    /// Returns where the grant is that this side sends.
+    #[inline(always)]
+    pub(crate) fn our_grant(&self) -> Range<usize> {
+        let start = 2 * self.area + ALIGNMENT;
+        start..start + GRANT
     }
 
     /// Stores the grant that this side sends next. The previous one must be complete.
     #[inline(always)]
     pub(crate) fn write_grant(&mut self, received: u32) {
-        self.write(self.our_grant(), &encode_grant(received));
+        self.write(self.our_grant().start, &encode_grant(received));
     }
 
     /// Loads the other side's grant; none while it is being written.
@@ -165,7 +167,7 @@ impl Payload {
         }
         let none = encode_grant(0);
         self.write(self.their_grant(), &none);
-        self.write(self.our_grant(), &none);
+        self.write(self.our_grant().start, &none);
         let ours = self.ours;
         for (start, length) in chunks(size) {
             self.write(start, &pattern(ours, start)[..length]);
@@ -292,7 +294,7 @@ mod tests {
         let (_memory, mut payload) = carried(Operation::Send, 64);
         assert_eq!(payload.read_grant(), Some(0));
         payload.write_grant(0x1_00ff);
-        let (from, to) = (payload.our_grant(), payload.their_grant());
+        let (from, to) = (payload.our_grant().start, payload.their_grant());
         let (before, after) = (encode_grant(0xffff), encode_grant(0x1_00ff));
         let read = |bytes: &[u8; GRANT], payload: &mut Payload| {
             payload.write(to, bytes);

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use dat_engine::cm::ListenOn;
 
-use super::Opened;
+use super::interface::Shape;
+use super::{Opened, payload};
 use crate::cli::{Operation, RunArgs};
 use crate::failure::Failure;
 
@@ -30,6 +31,8 @@ pub(crate) struct Setup {
     pub(crate) timeout: Duration,
     /// The addresses on which a server listens; set by [`Self::fit_to_device`].
     pub(crate) listen: ListenOn,
+    /// Whether DAT's events are taken by waits.
+    pub(crate) waits: bool,
 }
 
 impl Setup {
@@ -49,6 +52,25 @@ impl Setup {
             reads: 1,
             timeout: args.timeout.unwrap_or(TIMEOUT),
             listen: ListenOn::All,
+            waits: false,
+        }
+    }
+
+    /// Returns the properties of an end for these messages.
+    pub(crate) fn shape(&self) -> Shape {
+        let receives = self.receives.max(1);
+        Shape {
+            bytes: payload::bytes(self.largest),
+            sends: self.tx_depth,
+            receives,
+            sent_completions: self.tx_depth,
+            received_completions: receives,
+            inline: self.inline,
+            reads: self.reads,
+            posted: self.receives,
+            into: payload::incoming(self.largest),
+            timeout: self.timeout,
+            listen: self.listen,
         }
     }
 

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use super::link::Fault;
+use super::end::Fault;
 use crate::exchange::Peer;
 
 /// Why a measuring loop stopped early. `Copy`, because it is created in

@@ -6,7 +6,7 @@ use dat_engine::DataInOrder;
 use super::loopback::Loopback;
 use super::plan::{Pass, Plan, Recording};
 use super::side::Side;
-use crate::ends::{Boxing, Interface, OpenInterface, Role};
+use crate::ends::{Boxing, Link, OpenInterface, RemoteInterface, Role};
 use crate::exchange::Peer;
 use crate::failure::Failure;
 
@@ -51,15 +51,16 @@ pub(super) struct Boxed;
 impl Boxing for Boxed {
     type Boxed = Box<Open>;
 
-    fn boxed<I: Interface + 'static>(&self, interface: I) -> Self::Boxed {
+    fn boxed<I: RemoteInterface + 'static>(&self, interface: I) -> Self::Boxed {
         Box::new(interface)
     }
 }
 
-impl<W: Interface> OpenInterface<Plan, Box<dyn LocalPair>, Box<dyn RemoteSide>> for W {
+impl<W: RemoteInterface> OpenInterface<Plan, Box<dyn LocalPair>, Box<dyn RemoteSide>> for W {
     fn connect_local(&self, plan: &Plan) -> Result<Box<dyn LocalPair>, Failure> {
-        let (near, far) = self.connect_pair(&plan.setup)?;
-        Ok(Box::new(Loopback::new(near, far, plan)))
+        let [near, far] = self.connect_pair::<false>(&plan.setup.shape())?;
+        let link = |end| Link::new(end, &plan.setup);
+        Ok(Box::new(Loopback::new(link(near)?, link(far)?, plan)))
     }
 
     fn connect_remote(
@@ -68,7 +69,8 @@ impl<W: Interface> OpenInterface<Plan, Box<dyn LocalPair>, Box<dyn RemoteSide>> 
         peer: &mut Peer,
         role: Role,
     ) -> Result<Box<dyn RemoteSide>, Failure> {
-        let end = self.connect_end(&plan.setup, peer, role)?;
-        Ok(Box::new(Side::new(end, plan.depth())))
+        let end = self.connect_end(&plan.setup.shape(), peer, role)?;
+        let link = Link::new(end, &plan.setup)?;
+        Ok(Box::new(Side::new(link, plan.depth())))
     }
 }

@@ -13,8 +13,8 @@ use super::side::{OtherSide, Remote, Side};
 use super::{read, send, write};
 use crate::cli::Operation;
 use crate::clock::Clock;
-use crate::ends::memory_link::{Break, MemoryLink, SIZE, failed, memory_pair};
-use crate::ends::{Link, Stop, Watchdog};
+use crate::ends::memory_end::{Break, MemoryEnd, SIZE, failed, memory_pair};
+use crate::ends::{Stop, Watchdog};
 use crate::noise::Noise;
 use crate::report::{Goal, Method};
 use crate::stats::pace::Pace;
@@ -23,7 +23,7 @@ use crate::stats::{Reported, Samples};
 const POLLED: Kind = Kind::Write(Method::LastByte);
 const BEHIND: Kind = Kind::Write(Method::SendBehind);
 
-fn pair(kind: Kind, depth: u32) -> (Side<MemoryLink>, Side<MemoryLink>) {
+fn pair(kind: Kind, depth: u32) -> (Side<MemoryEnd>, Side<MemoryEnd>) {
     let (operation, queue) = match kind {
         Kind::Send => (Operation::Send, depth),
         POLLED => (Operation::Write, depth),
@@ -56,7 +56,7 @@ fn run(
     answers: bool,
 ) -> Result<(u64, u64, u64), Stop> {
     let (mut near, mut far) = pair(kind, depth);
-    near.link.breaks = breaks;
+    near.link.end.breaks = breaks;
     let clock = Clock::monotonic();
     let mut samples = Samples::new(&clock, Reported::HalfRoundTrip);
     let mut meter = Meter::new(clock, Goal::Iterations(1000), 100, &mut samples);

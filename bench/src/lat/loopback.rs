@@ -8,20 +8,20 @@ use super::kind::Kind;
 use super::plan::{Pass, Plan, Recording};
 use super::side::{Remote, Side};
 use super::{pass, send, write};
-use crate::ends::End;
+use crate::ends::{End, Link};
 use crate::failure::Failure;
 use crate::report::Method;
 
 /// Two connected sides: the initiator, which measures, and the responder.
-pub(super) struct Loopback<E> {
+pub(super) struct Loopback<E: End> {
     near: Side<E>,
     far: Side<E>,
 }
 
 impl<E: End> Loopback<E> {
     /// Wraps two connected ends.
-    pub(super) fn new(near: E, far: E, plan: &Plan) -> Self {
-        let side = |end| Side::new(end, plan.depth());
+    pub(super) fn new(near: Link<E>, far: Link<E>, plan: &Plan) -> Self {
+        let side = |link| Side::new(link, plan.depth());
         Self {
             near: side(near),
             far: side(far),

@@ -56,7 +56,7 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
         largest: args.sizes().into_iter().max().unwrap_or(1),
         endpoints: 1,
     };
-    let opened = ends::open(&args.run, &needs, args.wait.is_some(), &Boxed)?;
+    let opened = ends::open(&args.run, &needs, &Boxed)?;
     let mut plan = Plan::new(args);
     plan.fit_to_device(&opened, args)?;
     if args.run.is_server() {

@@ -17,7 +17,7 @@ use super::plan::Recording;
 use super::side::{OtherSide, Side};
 use super::write;
 use crate::clock::Clock;
-use crate::ends::{Link, Stop, Watchdog};
+use crate::ends::{End, Stop, Watchdog};
 use crate::report::Method;
 use crate::stats::pace::Pace;
 
@@ -44,8 +44,8 @@ impl Schedule {
 /// Sends the messages of the schedule, and records response and service times.
 /// `warmed` is the number of messages that the warm-up has exchanged. Returns the
 /// number of messages.
-pub(super) fn measure<L: Link>(
-    side: &mut Side<L>,
+pub(super) fn measure<E: End>(
+    side: &mut Side<E>,
     other_side: &mut impl OtherSide,
     kind: Kind,
     schedule: &Schedule,
@@ -116,23 +116,23 @@ pub(super) fn measure<L: Link>(
 
 /// Posts a message. `number` counts from 1.
 #[inline(always)]
-fn send<L: Link>(side: &mut Side<L>, kind: Kind, number: u64) -> Result<(), Stop> {
+fn send<E: End>(side: &mut Side<E>, kind: Kind, number: u64) -> Result<(), Stop> {
     match kind {
         Kind::Send => side.post(),
         // Both sides use the low byte of the number.
-        Kind::Write(Method::LastByte) => write::post::<L, false>(side, number as u8),
-        Kind::Write(Method::SendBehind) => write::post::<L, true>(side, number as u8),
+        Kind::Write(Method::LastByte) => write::post::<E, false>(side, number as u8),
+        Kind::Write(Method::SendBehind) => write::post::<E, true>(side, number as u8),
         Kind::Read => Ok(side.link.post(true)?),
     }
 }
 
 /// Takes the answer to a message, if it has arrived.
 #[inline(always)]
-fn answer<L: Link>(side: &mut Side<L>, kind: Kind, number: u64) -> Result<bool, Stop> {
+fn answer<E: End>(side: &mut Side<E>, kind: Kind, number: u64) -> Result<bool, Stop> {
     match kind {
         Kind::Send => side.receive(),
-        Kind::Write(Method::LastByte) => write::has_arrived::<L, false>(side, number as u8),
-        Kind::Write(Method::SendBehind) => write::has_arrived::<L, true>(side, number as u8),
+        Kind::Write(Method::LastByte) => write::has_arrived::<E, false>(side, number as u8),
+        Kind::Write(Method::SendBehind) => write::has_arrived::<E, true>(side, number as u8),
         Kind::Read => match side.link.await_sent() {
             Some(done) => side.expect_size(done).map(|()| true),
             None => Ok(false),

@@ -6,13 +6,13 @@ use super::kind::Kind;
 use super::plan::{Pass, Plan, Recording};
 use super::side::{OtherSide, Side};
 use super::{open, read, send, write};
-use crate::ends::{Link, Stop, Watchdog};
+use crate::ends::{End, Stop, Watchdog};
 use crate::noise::Watch;
 use crate::report::Method;
 
 /// Measures one pass. Returns the number of round trips, warm-up included.
-pub(super) fn run<L: Link>(
-    side: &mut Side<L>,
+pub(super) fn run<E: End>(
+    side: &mut Side<E>,
     other_side: &mut impl OtherSide,
     pass: Pass,
     plan: &Plan,

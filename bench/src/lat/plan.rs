@@ -82,6 +82,7 @@ impl Plan {
             setup.tx_depth = setup.tx_depth.saturating_mul(2);
             setup.receives = 1;
         }
+        setup.waits = args.wait.is_some();
         Self {
             setup,
             amount,

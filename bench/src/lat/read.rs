@@ -3,11 +3,11 @@
 
 use super::meter::Meter;
 use super::side::Side;
-use crate::ends::{Link, Stop, Watchdog};
+use crate::ends::{End, Stop, Watchdog};
 
 /// Measures until the goal is reached.
-pub(super) fn measure<L: Link>(
-    side: &mut Side<L>,
+pub(super) fn measure<E: End>(
+    side: &mut Side<E>,
     meter: &mut Meter<'_>,
     watchdog: &mut Watchdog<'_>,
 ) -> Result<(), Stop> {

@@ -2,11 +2,11 @@
 
 use super::meter::Meter;
 use super::side::{OtherSide, Side};
-use crate::ends::{Link, Stop, Watchdog};
+use crate::ends::{End, Stop, Watchdog};
 
 /// Measures until the goal is reached.
-pub(super) fn measure<L: Link>(
-    side: &mut Side<L>,
+pub(super) fn measure<E: End>(
+    side: &mut Side<E>,
     other_side: &mut impl OtherSide,
     meter: &mut Meter<'_>,
     watchdog: &mut Watchdog<'_>,
@@ -26,14 +26,14 @@ pub(super) fn measure<L: Link>(
 }
 
 /// Answers each message with one of the same size.
-pub(super) struct Responder<'a, 'p, L> {
-    pub(super) side: &'a mut Side<L>,
+pub(super) struct Responder<'a, 'p, E: End> {
+    pub(super) side: &'a mut Side<E>,
     pub(super) watchdog: Watchdog<'p>,
     /// Messages answered.
     pub(super) answered: u64,
 }
 
-impl<L: Link> OtherSide for Responder<'_, '_, L> {
+impl<E: End> OtherSide for Responder<'_, '_, E> {
     #[inline(always)]
     fn step(&mut self) -> Result<bool, Stop> {
         if !self.side.receive()? {

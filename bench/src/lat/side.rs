@@ -2,11 +2,11 @@
 //! steps that the loops have in common.
 
 use super::credits::SendCredits;
-use crate::ends::{CompletionResult, Link, Stop, Watchdog};
+use crate::ends::{CompletionResult, End, Link, Stop, Watchdog};
 
 /// A link with the credits of its send queue.
-pub(super) struct Side<L> {
-    pub(super) link: L,
+pub(super) struct Side<E: End> {
+    pub(super) link: Link<E>,
     credits: SendCredits,
     /// Message size of this run, bytes.
     size: u32,
@@ -31,8 +31,8 @@ impl OtherSide for Remote {
     }
 }
 
-impl<L: Link> Side<L> {
-    pub(super) fn new(link: L, tx_depth: u32) -> Self {
+impl<E: End> Side<E> {
+    pub(super) fn new(link: Link<E>, tx_depth: u32) -> Self {
         Self {
             link,
             credits: SendCredits::new(tx_depth),

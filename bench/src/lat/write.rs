@@ -8,12 +8,12 @@
 
 use super::meter::Meter;
 use super::side::{OtherSide, Side};
-use crate::ends::{Link, Stop, Watchdog};
+use crate::ends::{End, Stop, Watchdog};
 
 /// Posts a write with this sequence number.
 #[inline(always)]
-pub(super) fn post<L: Link, const SENDS: bool>(
-    side: &mut Side<L>,
+pub(super) fn post<E: End, const SENDS: bool>(
+    side: &mut Side<E>,
     sequence: u8,
 ) -> Result<(), Stop> {
     side.link.write_sequence(sequence);
@@ -25,8 +25,8 @@ pub(super) fn post<L: Link, const SENDS: bool>(
 
 /// Returns whether the write with this sequence number has arrived.
 #[inline(always)]
-pub(super) fn has_arrived<L: Link, const SENDS: bool>(
-    side: &mut Side<L>,
+pub(super) fn has_arrived<E: End, const SENDS: bool>(
+    side: &mut Side<E>,
     sequence: u8,
 ) -> Result<bool, Stop> {
     if !SENDS {
@@ -43,8 +43,8 @@ pub(super) fn has_arrived<L: Link, const SENDS: bool>(
 
 /// Measures until the goal is reached. The last byte of both sides' memory must
 /// be 0 at first.
-pub(super) fn measure<L: Link, const SENDS: bool>(
-    side: &mut Side<L>,
+pub(super) fn measure<E: End, const SENDS: bool>(
+    side: &mut Side<E>,
     other_side: &mut impl OtherSide,
     meter: &mut Meter<'_>,
     watchdog: &mut Watchdog<'_>,
@@ -52,9 +52,9 @@ pub(super) fn measure<L: Link, const SENDS: bool>(
     let mut sequence = 0u8;
     while meter.lap() {
         sequence = sequence.wrapping_add(1);
-        post::<L, SENDS>(side, sequence)?;
+        post::<E, SENDS>(side, sequence)?;
         meter.record();
-        while !has_arrived::<L, SENDS>(side, sequence)? {
+        while !has_arrived::<E, SENDS>(side, sequence)? {
             other_side.step()?;
             side.after_empty_poll(watchdog)?;
         }
@@ -66,15 +66,15 @@ pub(super) fn measure<L: Link, const SENDS: bool>(
 }
 
 /// Answers each write with one of the same size and sequence number.
-pub(super) struct Responder<'a, 'p, L, const SENDS: bool> {
-    pub(super) side: &'a mut Side<L>,
+pub(super) struct Responder<'a, 'p, E: End, const SENDS: bool> {
+    pub(super) side: &'a mut Side<E>,
     pub(super) watchdog: Watchdog<'p>,
     /// Messages answered; the low byte is the last sequence number received.
     pub(super) answered: u64,
 }
 
-impl<'a, 'p, L, const SENDS: bool> Responder<'a, 'p, L, SENDS> {
-    pub(super) fn new(side: &'a mut Side<L>, watchdog: Watchdog<'p>) -> Self {
+impl<'a, 'p, E: End, const SENDS: bool> Responder<'a, 'p, E, SENDS> {
+    pub(super) fn new(side: &'a mut Side<E>, watchdog: Watchdog<'p>) -> Self {
         Self {
             side,
             watchdog,
@@ -83,18 +83,18 @@ impl<'a, 'p, L, const SENDS: bool> Responder<'a, 'p, L, SENDS> {
     }
 }
 
-impl<L: Link, const SENDS: bool> OtherSide for Responder<'_, '_, L, SENDS> {
+impl<E: End, const SENDS: bool> OtherSide for Responder<'_, '_, E, SENDS> {
     #[inline(always)]
     fn step(&mut self) -> Result<bool, Stop> {
         // Both sides use the low byte of the count as the sequence number.
         let next = (self.answered + 1) as u8;
-        if !has_arrived::<L, SENDS>(self.side, next)? {
+        if !has_arrived::<E, SENDS>(self.side, next)? {
             self.side.after_empty_poll(&mut self.watchdog)?;
             return Ok(false);
         }
         self.watchdog.reset();
         self.side.wait_for_credit(&mut self.watchdog)?;
-        post::<L, SENDS>(self.side, next)?;
+        post::<E, SENDS>(self.side, next)?;
         self.answered += 1;
         Ok(true)
     }

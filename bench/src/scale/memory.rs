@@ -1,15 +1,14 @@
 //! Memory per endpoint.
 
-use dat_api::DatError;
 use dat_api::safe::{Adapter, EndpointOptions};
 use dat_api::types::EvdFlags;
 use dat_engine::{CqOptions, Device, EndpointOptions as EngineOptions, SrqOptions};
 
 use super::Kind;
 use crate::cli::ScaleArgs;
+use crate::ends::libmlx5::Verbs;
 use crate::failure::Failure;
 use crate::select::Selected;
-use crate::verbs::Verbs;
 
 /// Depth of the shared queues, which are created before the measurement.
 const DEPTH: u32 = 4096;
@@ -63,30 +62,28 @@ fn engine(device: &str, count: u32) -> Result<u64, Failure> {
 }
 
 fn dat(adapter: &str, count: u32) -> Result<u64, Failure> {
-    let call_failed = |error: DatError| Failure::environment(format!("a DAT call failed: {error}"));
-    let adapter = Adapter::open(adapter).map_err(call_failed)?;
-    let zone = adapter.zone().map_err(call_failed)?;
-    let queue = |streams| adapter.dispatcher(DEPTH, streams).map_err(call_failed);
+    let adapter = Adapter::open(adapter)?;
+    let zone = adapter.zone()?;
+    let queue = |streams| adapter.dispatcher(DEPTH, streams);
     let received = queue(EvdFlags::DTO)?;
     let (sent, connections) = (queue(EvdFlags::DTO)?, queue(EvdFlags::CONNECTION)?);
-    let shared = zone.shared_receive_queue(DEPTH, 1).map_err(call_failed)?;
+    let shared = zone.shared_receive_queue(DEPTH, 1)?;
     growth(count, || {
-        zone.endpoint(&EndpointOptions {
+        Ok(zone.endpoint(&EndpointOptions {
             recv: Some(&received),
             request: Some(&sent),
             connect: Some(&connections),
             shared: Some(&shared),
             attributes: None,
-        })
-        .map_err(call_failed)
+        })?)
     })
 }
 
 fn libmlx5(device: &str, count: u32, port: u8) -> Result<u64, Failure> {
     let port = Device::open(device)?.port(port)?;
-    let queues = Verbs::open(device, port, false)?.queues(DEPTH, DEPTH)?;
+    let queues = Verbs::open(device, port, false)?.queues([DEPTH, DEPTH], Some(DEPTH))?;
     // The engine's default depth.
-    growth(count, || queues.queue_pair(128))
+    growth(count, || queues.queue_pair(128, 0, 0))
 }
 
 /// Returns the resident bytes of this process, without what was freed: whether the C library keeps

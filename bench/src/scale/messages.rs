@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::endpoints::{Adding, Endpoints};
 use super::pages::Counter;
 use super::{WorkerResult, valgrind};
 use crate::cli::ScaleArgs;
@@ -18,55 +19,17 @@ pub(super) const TIMED: u32 = 1024;
 /// Messages of the counted sections; the first one is warm-up.
 const COUNTED: [u32; 3] = [1024, 512, 1024];
 const WARMUP: u32 = 3;
-/// Depth of the shared receive queue.
-pub(super) const RECEIVES: u32 = 2 * TIMED;
-/// Depth of the completion queues.
-pub(super) const COMPLETIONS: u32 = 2 * RECEIVES;
-/// Send queue depth of an endpoint.
-pub(super) const SENDS: u32 = 16;
-/// Bytes of a message.
-pub(super) const MESSAGE: u32 = 32;
-/// Bytes of memory: what is sent is at 0.
-pub(super) const MEMORY: usize = 4096;
-/// Where messages are received.
-pub(super) const INTO: usize = 1024;
 /// Timeout for messages.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Connected endpoints on a shared receive queue, whose receives are posted.
-pub(super) trait Endpoints: Sized {
-    /// Creates this many, each connected to itself.
-    fn create(selected: &Selected, count: u32, port: u8) -> Result<Self, Failure>;
-
-    /// Returns their number.
-    fn count(&self) -> usize;
-
-    /// Sends a message on one of them. Returns whether its queue had room.
-    fn send(&mut self, endpoint: usize) -> bool;
-
-    /// Polls completions of sends. Returns their number.
-    fn sent(&mut self) -> Result<u32, Failure>;
-
-    /// Polls `count` messages and posts their receives again: what is measured. Returns how
-    /// many it got before a poll was empty or a call failed.
-    fn take(&mut self, count: u32) -> u32;
-}
-
-/// Returns the failure of a receive that does not fit.
-pub(super) fn receive_refused() -> Failure {
-    Failure::run(
-        "a receive was refused although the queue has room; report it with the command line",
-    )
-}
-
 /// Creates the endpoints, and pins the thread.
-fn prepare<E: Endpoints>(
+fn prepare<I: Adding>(
     selected: &Selected,
     count: u32,
     args: &ScaleArgs,
-) -> Result<Sender<E>, Failure> {
+) -> Result<Sender<I>, Failure> {
     let nic = Nic::find(launcher::fabric().is_some(), Duration::from_millis(5))?;
-    let endpoints = E::create(selected, count, args.on.ib_port)?;
+    let endpoints = Endpoints::create(selected, count, args.on.ib_port)?;
     if let Some(cpu) = args.cpu {
         host::pin(cpu)?;
     }
@@ -78,12 +41,12 @@ fn prepare<E: Endpoints>(
 }
 
 /// Counts the instructions of messages.
-pub(super) fn counted<E: Endpoints>(
+pub(super) fn counted<I: Adding>(
     selected: &Selected,
     count: u32,
     args: &ScaleArgs,
 ) -> Result<WorkerResult, Failure> {
-    let mut set = prepare::<E>(selected, count, args)?;
+    let mut set = prepare::<I>(selected, count, args)?;
     for count in COUNTED {
         set.section(count, &mut |work| {
             valgrind::start();
@@ -96,12 +59,12 @@ pub(super) fn counted<E: Endpoints>(
 }
 
 /// Measures the time of messages.
-pub(super) fn timed<E: Endpoints>(
+pub(super) fn timed<I: Adding>(
     selected: &Selected,
     count: u32,
     args: &ScaleArgs,
 ) -> Result<WorkerResult, Failure> {
-    let mut set = prepare::<E>(selected, count, args)?;
+    let mut set = prepare::<I>(selected, count, args)?;
     let clock = Clock::calibrate();
     let mut nanoseconds = Vec::new();
     let mut watch = None;
@@ -136,14 +99,14 @@ pub(super) fn timed<E: Endpoints>(
 }
 
 /// Sends messages to the endpoints.
-struct Sender<E> {
-    endpoints: E,
+struct Sender<I: Adding> {
+    endpoints: Endpoints<I>,
     nic: Nic,
     /// Index of the endpoint that gets the next message.
     next: usize,
 }
 
-impl<E: Endpoints> Sender<E> {
+impl<I: Adding> Sender<I> {
     /// Queues `count` messages, then calls `how` with the work that takes them.
     fn section(
         &mut self,

@@ -4,16 +4,14 @@
 //! ```text
 //! run       starts a worker process per number of endpoints and kind; reports
 //! messages  worker: cost per message
-//! engine    the endpoints of messages: the engine's
-//! libmlx5   libmlx5's
+//! endpoints the endpoints of messages
 //! pages     page faults and dTLB misses of the timed sections
 //! memory    worker: memory per endpoint
 //! valgrind  switches callgrind on for the measured section only
 //! report    table, JSON
 //! ```
 
-mod engine;
-mod libmlx5;
+mod endpoints;
 mod memory;
 mod messages;
 mod pages;
@@ -25,13 +23,13 @@ use std::process::Command;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use self::engine::Engine;
-use self::libmlx5::Libmlx5;
 use self::pages::Pages;
 use self::report::{Conditions, Cost, Memory, Outcome};
 use crate::cli::ScaleArgs;
 use crate::cost::callgrind::Counts;
 use crate::cost::{SINGLE_THREADED, own_executable, run_worker};
+use crate::ends::engine::Engine;
+use crate::ends::libmlx5::Verbs;
 use crate::failure::Failure;
 use crate::host::Host;
 use crate::noise::Noise;
@@ -100,9 +98,9 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {
         let count = args.endpoints[0];
         let result = match kind {
             Kind::Timed => messages::timed::<Engine>(&selected, count, args)?,
-            Kind::TimedLibmlx5 => messages::timed::<Libmlx5>(&selected, count, args)?,
+            Kind::TimedLibmlx5 => messages::timed::<Verbs>(&selected, count, args)?,
             Kind::Counted => messages::counted::<Engine>(&selected, count, args)?,
-            Kind::CountedLibmlx5 => messages::counted::<Libmlx5>(&selected, count, args)?,
+            Kind::CountedLibmlx5 => messages::counted::<Verbs>(&selected, count, args)?,
             _ => WorkerResult::Memory(memory::run(kind, &selected, count, args)?),
         };
         return output::line(serde_json::to_string(&result).expect("finite numbers"));

@@ -59,6 +59,7 @@ impl Drop for Queue {
 }
 
 /// Converts to DAT's microseconds. The largest value would mean "no timeout".
+#[inline(always)]
 pub(crate) fn micros(time: Duration) -> u32 {
     u32::try_from(time.as_micros()).map_or(u32::MAX - 1, |micros| micros.min(u32::MAX - 1))
 }

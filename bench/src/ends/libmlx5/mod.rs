@@ -1,6 +1,8 @@
-//! Raw verbs, called as a C program does: through the function pointers of the context,
-//! as the inline functions of `verbs.h` do. The objects are not destroyed: a worker
-//! process ends after its measurement.
+//! libmlx5's verbs as a measured API, called as a C program does: through the function
+//! pointers of the context, as the inline functions of `verbs.h` do. The objects are not
+//! destroyed: a worker process ends after its measurement.
+
+mod end;
 
 use std::ffi::CStr;
 use std::mem::zeroed;
@@ -8,24 +10,56 @@ use std::ptr::{NonNull, null_mut};
 
 use dat_engine::{LinkLayer, PortInfo};
 use dv_sys::verbs::{
-    ibv_access_flags as Access, ibv_alloc_pd, ibv_context, ibv_cq, ibv_create_cq, ibv_create_qp,
-    ibv_create_srq, ibv_free_device_list, ibv_get_device_list, ibv_get_device_name, ibv_modify_qp,
-    ibv_open_device, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask as Mask, ibv_qp_init_attr,
-    ibv_qp_state, ibv_qp_type, ibv_srq, ibv_srq_init_attr,
+    ibv_access_flags as Access, ibv_alloc_pd, ibv_comp_channel, ibv_context, ibv_cq,
+    ibv_create_comp_channel, ibv_create_cq, ibv_create_qp, ibv_create_srq, ibv_free_device_list,
+    ibv_get_device_list, ibv_get_device_name, ibv_modify_qp, ibv_open_device, ibv_pd, ibv_qp,
+    ibv_qp_attr, ibv_qp_attr_mask as Mask, ibv_qp_init_attr, ibv_qp_state, ibv_qp_type, ibv_srq,
+    ibv_srq_init_attr,
 };
 
+pub(crate) use self::end::VerbsEnd;
+
+use super::end::End;
+use super::interface::{Connected, Interface, Pair, Shape};
 use crate::failure::Failure;
 
 /// A device opened through libibverbs.
 pub(crate) struct Verbs {
-    pub(crate) context: NonNull<ibv_context>,
-    pub(crate) pd: NonNull<ibv_pd>,
+    context: NonNull<ibv_context>,
+    pd: NonNull<ibv_pd>,
     port: PortInfo,
-    pub(crate) has_atomics: bool,
+    has_atomics: bool,
+}
+
+impl Interface for Verbs {
+    type End<const SHARED: bool> = VerbsEnd<SHARED>;
+
+    fn connect_pair<const SHARED: bool>(
+        &self,
+        shape: &Shape,
+    ) -> Result<Pair<Self, SHARED>, Failure> {
+        let ends = [
+            VerbsEnd::create(self, shape)?,
+            VerbsEnd::create(self, shape)?,
+        ];
+        let [here, there] = [&ends[0], &ends[1]].map(|end| (end.number(), end.exposed_buffer()));
+        let [mut near, mut far] = ends;
+        for (end, (peer, _)) in [(&mut near, there), (&mut far, here)] {
+            // SAFETY: a live queue pair, of this device.
+            unsafe { self.connect(end.qp, peer)? };
+            shape.post_receives(end)?;
+        }
+        let connected = |end, (theirs, buffer), (ours, _)| Connected {
+            end,
+            theirs: buffer,
+            numbers: [ours, theirs],
+        };
+        Ok([connected(near, there, here), connected(far, here, there)])
+    }
 }
 
 /// Converts the result of a libibverbs call, which is null on failure.
-pub(crate) fn non_null<T>(call: &str, answer: *mut T) -> Result<NonNull<T>, Failure> {
+fn non_null<T>(call: &str, answer: *mut T) -> Result<NonNull<T>, Failure> {
     NonNull::new(answer)
         .ok_or_else(|| Failure::environment(format!("{call}: {}", std::io::Error::last_os_error())))
 }
@@ -57,7 +91,7 @@ impl Verbs {
     }
 
     /// Returns the access that the measured requests need.
-    pub(crate) fn access(&self) -> u32 {
+    fn access(&self) -> u32 {
         let atomic = match self.has_atomics {
             true => Access::IBV_ACCESS_REMOTE_ATOMIC.0,
             false => 0,
@@ -65,32 +99,51 @@ impl Verbs {
         Access::IBV_ACCESS_REMOTE_WRITE.0 | Access::IBV_ACCESS_REMOTE_READ.0 | atomic
     }
 
-    /// Creates two completion queues and a shared receive queue of these depths.
-    pub(crate) fn queues(&self, completions: u32, receives: u32) -> Result<Queues, Failure> {
+    /// Creates two completion queues, and a shared receive queue of this depth if there is one.
+    pub(crate) fn queues(
+        &self,
+        completions: [u32; 2],
+        receives: Option<u32>,
+    ) -> Result<Queues, Failure> {
         let (context, pd) = (self.context.as_ptr(), self.pd);
         // SAFETY: an open device; the attributes are local, and zero is valid for
         // them.
         unsafe {
-            let queue = || {
+            let channel = non_null("ibv_create_comp_channel", ibv_create_comp_channel(context))?;
+            let queue = |depth: u32, channel| {
                 non_null(
                     "ibv_create_cq",
-                    ibv_create_cq(context, completions as i32, null_mut(), null_mut(), 0),
+                    ibv_create_cq(context, depth as i32, null_mut(), channel, 0),
                 )
             };
-            let (sent, received) = (queue()?, queue()?);
-            let mut wanted: ibv_srq_init_attr = zeroed();
-            (wanted.attr.max_wr, wanted.attr.max_sge) = (receives, 1);
-            let srq = non_null(
-                "ibv_create_srq",
-                ibv_create_srq(pd.as_ptr(), &raw mut wanted),
-            )?;
-            Ok(Queues {
+            let [sent, received] = completions;
+            let mut queues = Queues {
                 pd,
-                sent,
-                received,
-                srq,
-            })
+                sent: queue(sent, null_mut())?,
+                received: queue(received, channel.as_ptr())?,
+                channel,
+                srq: null_mut(),
+            };
+            if let Some(receives) = receives {
+                let mut wanted: ibv_srq_init_attr = zeroed();
+                (wanted.attr.max_wr, wanted.attr.max_sge) = (receives, 1);
+                let srq = ibv_create_srq(pd.as_ptr(), &raw mut wanted);
+                queues.srq = non_null("ibv_create_srq", srq)?.as_ptr();
+            }
+            Ok(queues)
         }
+    }
+
+    /// Creates a queue pair on the queues of an end, connected to itself.
+    pub(crate) fn another(
+        &self,
+        end: &VerbsEnd<true>,
+        sends: u32,
+    ) -> Result<NonNull<ibv_qp>, Failure> {
+        let qp = end.queues.queue_pair(sends, 0, 0)?;
+        // SAFETY: a live queue pair of this device.
+        unsafe { self.connect(qp, qp.as_ref().qp_num)? };
+        Ok(qp)
     }
 
     /// Connects a live queue pair to the queue pair with this number on the same port:
@@ -98,7 +151,7 @@ impl Verbs {
     ///
     /// # Safety
     /// The queue pair is alive, and of this device.
-    pub(crate) unsafe fn connect(&self, qp: NonNull<ibv_qp>, peer: u32) -> Result<(), Failure> {
+    unsafe fn connect(&self, qp: NonNull<ibv_qp>, peer: u32) -> Result<(), Failure> {
         let port = &self.port;
         let modify = |attributes: &mut ibv_qp_attr, mask: u32| {
             // SAFETY: the queue pair is alive; the attributes are only read.
@@ -156,23 +209,37 @@ impl Verbs {
 }
 
 /// The queues that queue pairs share.
+#[derive(Clone, Copy)]
 pub(crate) struct Queues {
     pd: NonNull<ibv_pd>,
-    pub(crate) sent: NonNull<ibv_cq>,
-    pub(crate) received: NonNull<ibv_cq>,
-    pub(crate) srq: NonNull<ibv_srq>,
+    sent: NonNull<ibv_cq>,
+    received: NonNull<ibv_cq>,
+    /// Of the events of `received`.
+    channel: NonNull<ibv_comp_channel>,
+    /// Null if there is none.
+    srq: *mut ibv_srq,
 }
 
 impl Queues {
-    /// Creates a queue pair, which lives until the process ends.
-    pub(crate) fn queue_pair(&self, send_depth: u32) -> Result<NonNull<ibv_qp>, Failure> {
+    /// Creates a queue pair, which lives until the process ends. `receives` is the depth of its
+    /// own receive queue, if there is no shared one.
+    pub(crate) fn queue_pair(
+        &self,
+        sends: u32,
+        receives: u32,
+        inline: u32,
+    ) -> Result<NonNull<ibv_qp>, Failure> {
         // SAFETY: live queues of one device; the attributes are local, and zero is
         // valid for them.
         unsafe {
             let mut wanted: ibv_qp_init_attr = zeroed();
             (wanted.send_cq, wanted.recv_cq) = (self.sent.as_ptr(), self.received.as_ptr());
-            (wanted.srq, wanted.qp_type) = (self.srq.as_ptr(), ibv_qp_type::IBV_QPT_RC);
-            (wanted.cap.max_send_wr, wanted.cap.max_send_sge) = (send_depth, 1);
+            (wanted.srq, wanted.qp_type) = (self.srq, ibv_qp_type::IBV_QPT_RC);
+            (wanted.cap.max_send_wr, wanted.cap.max_send_sge) = (sends, 1);
+            if self.srq.is_null() {
+                (wanted.cap.max_recv_wr, wanted.cap.max_recv_sge) = (receives, 1);
+            }
+            wanted.cap.max_inline_data = inline;
             non_null(
                 "ibv_create_qp",
                 ibv_create_qp(self.pd.as_ptr(), &raw mut wanted),
@@ -182,4 +249,4 @@ impl Queues {
 }
 
 /// The type of a function that posts requests.
-pub(crate) type Post<Q, W> = unsafe extern "C" fn(*mut Q, *mut W, *mut *mut W) -> i32;
+type Post<Q, W> = unsafe extern "C" fn(*mut Q, *mut W, *mut *mut W) -> i32;

@@ -1,30 +1,38 @@
 //! uDAPL 1.2: what it has otherwise than 2.0, and the shared source with its types.
 
 #[path = "shared/adapter.rs"]
-pub(crate) mod adapter;
+mod adapter;
+#[path = "shared/end.rs"]
+mod end;
 #[path = "shared/events.rs"]
-pub(crate) mod events;
+mod events;
+#[path = "shared/interface.rs"]
+mod interface;
 #[path = "shared/library.rs"]
-pub(crate) mod library;
+mod library;
 #[path = "shared/memory.rs"]
-pub(crate) mod memory;
+mod memory;
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-pub(crate) use dat::abi;
+use dat::abi;
 use dat_api::DatReturn;
 use dat_api::safe::RemoteSegment;
 
 use self::abi::{
-    DAT_LMR_TRIPLET, DAT_MEM_PRIV_ALL_FLAG, DAT_MEM_TYPE_VIRTUAL, DAT_REGION_DESCRIPTION,
-    DAT_RETURN, DAT_RMR_TRIPLET, DAT_VLEN,
+    DAT_CONTEXT, DAT_EP_HANDLE, DAT_EVENT_NUMBER, DAT_LMR_TRIPLET, DAT_MEM_PRIV_ALL_FLAG,
+    DAT_MEM_TYPE_VIRTUAL, DAT_REGION_DESCRIPTION, DAT_RETURN, DAT_RMR_TRIPLET, DAT_VLEN,
 };
-pub(crate) use self::adapter::{Adapter, control};
+use self::adapter::{Adapter, control};
+use self::events::micros;
+pub(crate) use self::interface::C;
 pub(crate) use self::library::Libdat;
-use self::library::Names;
+use self::library::{Calls, Names};
 use self::memory::Registered;
 use super::loader::Library;
+use crate::ends::end::Op;
+use crate::failure::Failure;
 
 const NAMES: Names = Names {
     api: "c",
@@ -79,11 +87,11 @@ unsafe fn lmr_create(
 
 /// Converts the length of a message.
 #[inline(always)]
-pub(crate) fn bytes(length: DAT_VLEN) -> u64 {
+fn bytes(length: DAT_VLEN) -> u64 {
     length
 }
 
-pub(crate) fn local_segment(context: u32, address: u64, length: usize) -> DAT_LMR_TRIPLET {
+fn local_segment(context: u32, address: u64, length: usize) -> DAT_LMR_TRIPLET {
     DAT_LMR_TRIPLET {
         lmr_context: context,
         pad: 0,
@@ -93,13 +101,36 @@ pub(crate) fn local_segment(context: u32, address: u64, length: usize) -> DAT_LM
 }
 
 /// Converts a remote segment.
-pub(crate) fn remote_segment(remote: RemoteSegment) -> DAT_RMR_TRIPLET {
+fn remote_segment(remote: RemoteSegment) -> DAT_RMR_TRIPLET {
     DAT_RMR_TRIPLET {
         rmr_context: remote.context,
         pad: 0,
         target_address: remote.address,
         segment_length: remote.length,
     }
+}
+
+/// The number of no event.
+const EXTENDED: DAT_EVENT_NUMBER = 0;
+
+/// Returns whether an adapter has atomic operations.
+fn has_atomics(_: &Adapter) -> Result<bool, Failure> {
+    Ok(false)
+}
+
+/// Is never called: [`has_atomics`] says so.
+///
+/// # Safety
+/// None is needed.
+unsafe fn post_extended(
+    _: &Calls,
+    _: DAT_EP_HANDLE,
+    _: Op,
+    _: *mut DAT_LMR_TRIPLET,
+    _: DAT_CONTEXT,
+    _: *mut DAT_RMR_TRIPLET,
+) -> DAT_RETURN {
+    unreachable!("uDAPL 1.2 has no extensions")
 }
 
 /// Returns the names of a return code.

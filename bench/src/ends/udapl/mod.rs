@@ -10,6 +10,8 @@
 //! shared/adapter   an open adapter with a protection zone
 //! shared/events    EVDs
 //! shared/memory    LMRs
+//! shared/interface opening and connecting
+//! shared/end       one end: its posts and polls
 //! address          conversion between SocketAddr and sockaddr
 //! ```
 #![allow(
@@ -17,7 +19,7 @@
     reason = "the same source for the types of two versions"
 )]
 
-pub(crate) mod address;
+mod address;
 mod loader;
 pub(crate) mod v1;
 pub(crate) mod v2;

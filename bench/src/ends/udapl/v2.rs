@@ -2,31 +2,41 @@
 #![allow(dead_code, reason = "`lat` uses more of uDAPL 1.2 than `cost` of 2.0")]
 
 #[path = "shared/adapter.rs"]
-pub(crate) mod adapter;
+mod adapter;
+#[path = "shared/end.rs"]
+mod end;
 #[path = "shared/events.rs"]
-pub(crate) mod events;
+mod events;
+#[path = "shared/interface.rs"]
+mod interface;
 #[path = "shared/library.rs"]
-pub(crate) mod library;
+mod library;
 #[path = "shared/memory.rs"]
-pub(crate) mod memory;
+mod memory;
 
 use std::ffi::{CStr, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
 
 use dat_api::safe::RemoteSegment;
-pub(crate) use dat2::abi;
+use dat_engine::AtomicOp;
+use dat2::abi;
 
 use self::abi::{
-    DAT_EXTENDED_OP, DAT_HANDLE, DAT_IB_MEM_PRIV_REMOTE_ATOMIC, DAT_LMR_TRIPLET,
+    DAT_COMPLETION_DEFAULT_FLAG, DAT_CONTEXT, DAT_EP_HANDLE, DAT_EVENT_NUMBER, DAT_EXTENDED_OP,
+    DAT_HANDLE, DAT_IB_CMP_AND_SWAP_OP, DAT_IB_DTO_EVENT, DAT_IB_FETCH_AND_ADD_OP,
+    DAT_IB_MEM_PRIV_REMOTE_ATOMIC, DAT_IB_RDMA_WRITE_IMMED_OP, DAT_LMR_TRIPLET,
     DAT_MEM_PRIV_ALL_FLAG, DAT_MEM_TYPE_VIRTUAL, DAT_PROVIDER_ATTR, DAT_PROVIDER_FIELD_ALL,
     DAT_REGION_DESCRIPTION, DAT_RETURN, DAT_RMR_TRIPLET, DAT_SEG_LENGTH, DAT_VA_TYPE_VA,
 };
-pub(crate) use self::adapter::{Adapter, control};
+use self::adapter::{Adapter, control};
+use self::events::micros;
+pub(crate) use self::interface::C;
 pub(crate) use self::library::Libdat;
-use self::library::Names;
+use self::library::{Calls, Names};
 use self::memory::Registered;
 use super::loader::Library;
+use crate::ends::end::Op;
 use crate::failure::Failure;
 
 const NAMES: Names = Names {
@@ -46,7 +56,7 @@ pub(crate) type ExtensionOp = unsafe extern "C" fn(DAT_HANDLE, DAT_EXTENDED_OP, 
 /// The calls that only this version has.
 #[derive(Clone, Copy)]
 pub(crate) struct OwnCalls {
-    pub(crate) extension_op: ExtensionOp,
+    extension_op: ExtensionOp,
 }
 
 impl OwnCalls {
@@ -93,11 +103,11 @@ unsafe fn lmr_create(
 
 /// Converts the length of a message.
 #[inline(always)]
-pub(crate) fn bytes(length: DAT_SEG_LENGTH) -> u64 {
+fn bytes(length: DAT_SEG_LENGTH) -> u64 {
     length.into()
 }
 
-pub(crate) fn local_segment(context: u32, address: u64, length: usize) -> DAT_LMR_TRIPLET {
+fn local_segment(context: u32, address: u64, length: usize) -> DAT_LMR_TRIPLET {
     DAT_LMR_TRIPLET {
         virtual_address: address,
         segment_length: length.try_into().expect("buffers are below 4 GiB"),
@@ -106,7 +116,7 @@ pub(crate) fn local_segment(context: u32, address: u64, length: usize) -> DAT_LM
 }
 
 /// Converts a remote segment.
-pub(crate) fn remote_segment(remote: RemoteSegment) -> DAT_RMR_TRIPLET {
+fn remote_segment(remote: RemoteSegment) -> DAT_RMR_TRIPLET {
     DAT_RMR_TRIPLET {
         virtual_address: remote.address,
         segment_length: remote.length.try_into().expect("buffers are below 4 GiB"),
@@ -115,7 +125,7 @@ pub(crate) fn remote_segment(remote: RemoteSegment) -> DAT_RMR_TRIPLET {
 }
 
 /// Returns whether an adapter has atomic operations.
-pub(crate) fn has_atomics(adapter: &Adapter) -> Result<bool, Failure> {
+fn has_atomics(adapter: &Adapter) -> Result<bool, Failure> {
     let mut attributes = MaybeUninit::<DAT_PROVIDER_ATTR>::zeroed();
     // SAFETY: the IA is open; the attributes are a local variable that is written; no
     // other attributes are requested.
@@ -143,6 +153,45 @@ pub(crate) fn has_atomics(adapter: &Adapter) -> Result<bool, Failure> {
             .iter()
             .any(|attribute| CStr::from_ptr(attribute.name) == ATOMICS)
     })
+}
+
+/// The number of the event of an extended operation.
+const EXTENDED: DAT_EVENT_NUMBER = DAT_IB_DTO_EVENT;
+
+/// Posts an extended operation, as the macros of the header do.
+///
+/// # Safety
+/// No other thread uses the EP. The segments are readable, and the memory of the
+/// local one outlives the EP.
+#[inline(always)]
+unsafe fn post_extended(
+    calls: &Calls,
+    ep: DAT_EP_HANDLE,
+    op: Op,
+    local: *mut DAT_LMR_TRIPLET,
+    cookie: DAT_CONTEXT,
+    remote: *mut DAT_RMR_TRIPLET,
+) -> DAT_RETURN {
+    let (call, flags) = (calls.own.extension_op, DAT_COMPLETION_DEFAULT_FLAG);
+    // SAFETY: the segments are readable, and the local memory outlives the EP; the arguments
+    // are those of the operation.
+    unsafe {
+        match op {
+            Op::Atomic(AtomicOp::FetchAdd(add)) => {
+                let code = DAT_IB_FETCH_AND_ADD_OP as DAT_EXTENDED_OP;
+                call(ep, code, add, local, cookie, remote, flags)
+            }
+            Op::Atomic(AtomicOp::CompareSwap { compare, swap }) => {
+                let code = DAT_IB_CMP_AND_SWAP_OP as DAT_EXTENDED_OP;
+                call(ep, code, compare, swap, local, cookie, remote, flags)
+            }
+            Op::WriteImmediate => {
+                let code = DAT_IB_RDMA_WRITE_IMMED_OP as DAT_EXTENDED_OP;
+                call(ep, code, 1_i32, local, cookie, remote, 7_u32, flags)
+            }
+            Op::Send | Op::Write | Op::Read => unreachable!("no extension"),
+        }
+    }
 }
 
 /// Returns the number of a return code. `dat_api` knows the names of uDAPL 1.2 only.
