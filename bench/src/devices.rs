@@ -1,6 +1,7 @@
 //! `dat-bench devices`: the RDMA devices of this host, their data paths and limits.
 
 mod json;
+pub(crate) mod options;
 mod place;
 
 use std::fmt::Write;
@@ -11,7 +12,7 @@ use dat_engine::{
     ControlError, Device, DeviceInfo, InlineShape, Limits, PathRequest, PortInfo, Transport,
 };
 
-use crate::cli::DevicesArgs;
+use crate::devices::options::DevicesArgs;
 use crate::failure::Failure;
 use crate::launcher::{self, EMULATED};
 use crate::output;

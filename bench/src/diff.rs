@@ -1,8 +1,10 @@
 //! `dat-bench diff`: what changed between two result files.
 
+pub(crate) mod options;
+
 use std::fmt::Write;
 
-use crate::cli::DiffArgs;
+use crate::diff::options::DiffArgs;
 use crate::failure::Failure;
 use crate::output;
 use crate::report::fit::fit;

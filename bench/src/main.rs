@@ -4,8 +4,9 @@
 //! ```text
 //! commands     devices, lat, bw (and rate), cost, wake, scale, compare, diff: one module each;
 //!              report: page, because the module report is the output of all commands
-//! cli          options and help of the commands
-//! ends         connections of a client and a server, through every interface
+//! cli          the commands          options      options that several commands have
+//! ends         connected ends, through every API
+//! worker       worker processes, whose instructions are counted
 //! select       chooses the device of a run       launcher   restarts dat-bench under mlx5-emu
 //! clock        TSC or CLOCK_MONOTONIC            stats      samples: histogram, mean, deviation
 //! results      reads result files; --fail-if
@@ -40,6 +41,7 @@ mod launcher;
 mod log;
 mod nic;
 mod noise;
+mod options;
 mod output;
 mod page;
 mod plot;
@@ -49,14 +51,14 @@ mod scale;
 mod select;
 mod stats;
 mod wake;
+mod worker;
 
 use std::io::Write;
-use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 
-use cli::{Cli, Command, Throughput};
+use cli::Cli;
 use failure::Failure;
 
 fn main() -> ExitCode {
@@ -77,39 +79,10 @@ fn main() -> ExitCode {
             };
         }
     };
-    match log::start().and_then(|()| run(&cli.command)) {
+    match log::start().and_then(|()| cli::run(&cli.command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => fail(&failure),
     }
-}
-
-fn run(command: &Command) -> Result<(), Failure> {
-    match command {
-        Command::Devices(args) => devices::run(args),
-        Command::Lat(args) => lat::run(args),
-        Command::Bw(args) => bw::run(Throughput::Bw, args),
-        Command::Rate(args) => bw::run(Throughput::Rate, args),
-        Command::Cost(args) => cost::run(args),
-        Command::Wake(args) => wake::run(args),
-        Command::Scale(args) => scale::run(args),
-        Command::Compare(args) => compare::run(args),
-        Command::Diff(args) => diff::run(args),
-        Command::Report(args) => page::run(args),
-        Command::Generate { folder } => generate(folder),
-    }
-}
-
-/// Writes the manual pages and shell completions of this program.
-fn generate(folder: &Path) -> Result<(), Failure> {
-    let written = cli_docs::write(&Cli::command(), folder).map_err(|error| {
-        Failure::environment(format!(
-            "cannot write below {}: {error}; name another folder",
-            folder.display()
-        ))
-    })?;
-    written
-        .iter()
-        .try_for_each(|path| output::line(format_args!(" wrote {}", path.display())))
 }
 
 /// Reports a failure; returns its exit status.

@@ -2,9 +2,9 @@
 
 use dat_engine::{DataPath, DeviceInfo, PortInfo, PortState, Transport};
 
-use crate::cli::Path;
 use crate::failure::Failure;
 use crate::launcher::{self, EMULATED};
+use crate::options::{DeviceArgs, Path};
 use crate::output;
 
 /// The chosen device.
@@ -153,6 +153,15 @@ fn unusable_reason(device: &DeviceInfo) -> String {
         "no port is active".to_owned()
     } else {
         device.path.to_string()
+    }
+}
+
+impl DeviceArgs {
+    /// Sets the data path for this process, and returns the device, as
+    /// [`select`] does.
+    pub(crate) fn select(&self) -> Result<Selected, Failure> {
+        set_data_path(self.path);
+        select(self.device.as_deref())
     }
 }
 

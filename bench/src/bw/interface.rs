@@ -6,11 +6,11 @@ use super::loopback::Loopback;
 use super::pair::Remote;
 use super::plan::{Pass, Plan};
 use super::side::Side;
-use crate::cli::Operation;
-use crate::ends::{Boxing, End, Link, OpenInterface, RemoteInterface, Role};
+use crate::ends::{End, Link, OpenInterface, RemoteInterface, Role};
 use crate::exchange::{Peer, Transfer};
 use crate::failure::Failure;
 use crate::noise::Noise;
+use crate::options::Operation;
 
 /// What one pass records.
 #[derive(Clone, Debug, Default)]
@@ -39,17 +39,6 @@ pub(super) trait RemoteSide {
         moderation: u32,
         peer: &mut Peer,
     ) -> Result<Recording, Failure>;
-}
-
-/// Keeps interfaces as [`Open`].
-pub(super) struct Boxed;
-
-impl Boxing for Boxed {
-    type Boxed = Box<Open>;
-
-    fn boxed<I: RemoteInterface + 'static>(&self, interface: I) -> Self::Boxed {
-        Box::new(interface)
-    }
 }
 
 impl<W: RemoteInterface> OpenInterface<Plan, Box<dyn LocalPair>, Box<dyn RemoteSide>> for W {

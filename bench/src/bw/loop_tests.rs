@@ -9,11 +9,11 @@ use super::flow::Flow;
 use super::loopback::Loopback;
 use super::meter::Meter;
 use super::side::Side;
-use crate::cli::Operation;
 use crate::clock::Clock;
 use crate::ends::memory_end::{Break, MemoryEnd, MemoryLink, SIZE, failed, memory_pair};
 use crate::ends::{Stop, Watchdog};
 use crate::exchange::Transfer;
+use crate::options::Operation;
 
 /// Long enough to find an error that is reported, and short for a test.
 const LIMIT: Duration = Duration::from_millis(50);

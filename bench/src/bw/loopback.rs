@@ -4,11 +4,11 @@ use super::interface::{LocalPair, Recording};
 use super::meter::Meter;
 use super::plan::{Pass, Plan};
 use super::side::{Side, drive};
-use crate::cli::Operation;
 use crate::ends::{End, Stop, Watchdog};
 use crate::exchange::Transfer;
 use crate::failure::Failure;
 use crate::noise::Watch;
+use crate::options::Operation;
 
 /// Two connected sides: the client, which sends, and the server, which sends with
 /// `-b`.

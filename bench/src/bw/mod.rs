@@ -19,6 +19,7 @@ mod interface;
 mod loop_tests;
 mod loopback;
 mod meter;
+pub(crate) mod options;
 mod outcome;
 mod pair;
 mod plan;
@@ -26,14 +27,14 @@ mod queue;
 mod report;
 mod side;
 
-use crate::cli::{BwArgs, Throughput};
+use crate::bw::options::{BwArgs, Throughput};
 use crate::ends::{self, Needs};
 use crate::failure::Failure;
 use crate::report::fit::fit;
 use crate::report::{Files, Progress, Reliability, reliability};
-use crate::{host, interrupt, output, results};
+use crate::{interrupt, output, results};
 
-use self::interface::{Boxed, LocalPair, RemoteSide};
+use self::interface::{LocalPair, RemoteSide};
 use self::outcome::Outcome;
 use self::plan::{Pass, Plan};
 
@@ -45,7 +46,7 @@ pub(crate) fn run(what: Throughput, args: &BwArgs) -> Result<(), Failure> {
         largest: args.sizes(what).into_iter().max().unwrap_or(1),
         endpoints: args.endpoints,
     };
-    let opened = ends::open(&args.run, &needs, &Boxed)?;
+    let opened = ends::open(&args.run, &needs)?;
     let plan = Plan::new(args, what, &opened)?;
     if args.run.is_server() {
         return pair::serve(&opened, &plan, args);
@@ -58,7 +59,7 @@ pub(crate) fn run(what: Throughput, args: &BwArgs) -> Result<(), Failure> {
         &args.run,
         plan.setup.timeout,
     )?;
-    let conditions = plan.conditions(args, &opened, host::Host::read());
+    let conditions = plan.conditions(args, &opened);
     let head = format!(
         "{}\n{}",
         fit(&conditions.to_string()),

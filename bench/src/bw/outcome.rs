@@ -1,9 +1,9 @@
 //! The results of one size and interface, in all rounds.
 
 use super::interface::Recording;
-use crate::cli::Api;
 use crate::exchange::Transfer;
 use crate::noise::{Noise, Waiting};
+use crate::options::Api;
 use crate::report::Reliability;
 use crate::stats::rounds::{Interval, median_interval};
 

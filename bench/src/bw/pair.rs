@@ -20,11 +20,12 @@ use std::time::Duration;
 use super::interface::{Open, Recording, RemoteSide};
 use super::plan::{Pass, Plan};
 use super::side::{Sending, Side, drive};
-use crate::cli::{BwArgs, Operation};
+use crate::bw::options::BwArgs;
 use crate::ends::{Connection, End, Opened, Role, Server, Stop, explain};
 use crate::exchange::{Done, Peer};
 use crate::failure::Failure;
 use crate::noise::{Noise, Watch};
+use crate::options::Operation;
 use crate::output;
 
 /// Timeout for a side that only waits. TCP keep-alive detects a peer that is gone.
@@ -50,7 +51,7 @@ fn answer(
 }
 
 /// Runs the server.
-pub(super) fn serve(opened: &Opened<Box<Open>>, plan: &Plan, args: &BwArgs) -> Result<(), Failure> {
+pub(super) fn serve(opened: &Opened<Open>, plan: &Plan, args: &BwArgs) -> Result<(), Failure> {
     let server = Server {
         args: &args.run,
         facts: opened.device_port.facts(),

@@ -1,11 +1,11 @@
 //! The parameters of a run: options with their defaults, cut to the device's limits.
 
-use crate::cli::{BwArgs, Operation, Throughput};
+use crate::bw::options::{BwArgs, Throughput};
 use crate::clock::Clock;
 use crate::ends::{Amount, Opened, Setup, Watchdog};
 use crate::exchange::{Options, Peer};
 use crate::failure::Failure;
-use crate::host::Host;
+use crate::options::Operation;
 use crate::report::Goal;
 
 use super::meter::Meter;
@@ -40,17 +40,16 @@ pub(super) struct Plan {
     pub(super) gigabits: bool,
     looks_for_peak: bool,
     clock: Clock,
-    cpu: Option<usize>,
     iwarp: bool,
 }
 
 impl Plan {
     /// Also calibrates the clock, so it is called on the measuring thread after
     /// pinning. Cuts defaults to the device's limits.
-    pub(super) fn new<T>(
+    pub(super) fn new<O: ?Sized>(
         args: &BwArgs,
         what: Throughput,
-        opened: &Opened<T>,
+        opened: &Opened<O>,
     ) -> Result<Self, Failure> {
         let (run, iterations) = (&args.run, args.iterations(what));
         let warmup = run.warmup(args.warmup, iterations);
@@ -58,7 +57,7 @@ impl Plan {
         let inline = args.default_inline(what);
         let mut setup = Setup::new(run, amount.largest(), TX_DEPTH, inline);
         setup.reads = READS;
-        setup.fit_to_device(opened, run)?;
+        setup.fit_to_device(&opened.device_port, opened.listen, run)?;
         require_room(args, &setup)?;
         let by_iterations = matches!(amount.goal, Goal::Iterations(count)
             if count.saturating_mul(args.endpoints.into()) <= MOST_FOR_PEAK);
@@ -72,7 +71,6 @@ impl Plan {
             gigabits: args.gigabits,
             looks_for_peak: what == Throughput::Bw && !args.no_peak && by_iterations,
             clock: Clock::calibrate(),
-            cpu: run.cpu,
             iwarp: opened.device_port.is_iwarp(),
         })
     }
@@ -128,37 +126,17 @@ impl Plan {
         Watchdog::new(self.setup.timeout, peer)
     }
 
-    pub(super) fn conditions<T>(
-        &self,
-        args: &BwArgs,
-        opened: &Opened<T>,
-        host: Host,
-    ) -> Conditions {
+    pub(super) fn conditions<O: ?Sized>(&self, args: &BwArgs, opened: &Opened<O>) -> Conditions {
         let setup = &self.setup;
         let moderation = |&size| args.moderation(size).min(setup.tx_depth);
         Conditions {
             command: self.what,
-            apis: self.amount.apis.clone(),
-            libdat: opened.libdat.as_ref().map(|it| it.path().to_owned()),
-            rounds: self.amount.rounds(),
-            operation: setup.operation,
+            run: opened.conditions(setup, &self.amount, &args.run, self.clock),
             both: self.both,
             endpoints: self.endpoints,
             list: self.list,
             moderation: self.amount.sizes.first().map_or(1, moderation),
             gigabits: self.gigabits,
-            host,
-            device: opened.device_port.facts(),
-            clock: self.clock,
-            clock_cost: self.clock.reading_cost(),
-            cpu: self.cpu,
-            goal: self.amount.goal,
-            warmup: self.amount.warmup,
-            tx_depth: setup.tx_depth,
-            rx_depth: (setup.operation == Operation::Send).then_some(setup.receives),
-            inline: setup.inline,
-            inline_requested: setup.inline_requested,
-            peer: args.run.host.clone(),
         }
     }
 }

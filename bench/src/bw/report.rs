@@ -2,18 +2,15 @@
 //! columns, and JSON.
 
 use std::fmt;
-use std::path::PathBuf;
 
 use serde::Serialize;
 
 use super::outcome::{Outcome, average};
-use crate::cli::{Api, Operation, Throughput};
-use crate::clock::Clock;
+use crate::bw::options::Throughput;
 use crate::host::Host;
+use crate::options::{Api, Operation};
 use crate::report::document::document;
-use crate::report::{
-    DeviceFacts, Goal, Reliability, api_names, clock_line, device_line, host_line,
-};
+use crate::report::{DeviceFacts, Reliability, RunConditions};
 use crate::stats::rounds::Interval;
 
 /// Name and version of the schema.
@@ -27,32 +24,13 @@ const GIGABIT: f64 = 125e6;
 /// What is the same for all sizes of a run.
 pub(super) struct Conditions {
     pub(super) command: Throughput,
-    pub(super) apis: Vec<Api>,
-    /// The library of the C interface.
-    pub(super) libdat: Option<PathBuf>,
-    pub(super) rounds: u32,
-    pub(super) operation: Operation,
+    pub(super) run: RunConditions,
     pub(super) both: bool,
     pub(super) endpoints: u32,
     pub(super) list: u32,
     /// Requests that share a completion, for the smallest size.
     pub(super) moderation: u32,
     pub(super) gigabits: bool,
-    pub(super) host: Host,
-    pub(super) device: DeviceFacts,
-    pub(super) clock: Clock,
-    /// Cost of one reading of the clock, nanoseconds.
-    pub(super) clock_cost: f64,
-    pub(super) cpu: Option<usize>,
-    pub(super) goal: Goal,
-    pub(super) warmup: u64,
-    pub(super) tx_depth: u32,
-    /// For send only.
-    pub(super) rx_depth: Option<u32>,
-    pub(super) inline: u32,
-    pub(super) inline_requested: u32,
-    /// The server; none with `--loopback`.
-    pub(super) peer: Option<String>,
 }
 
 impl Conditions {
@@ -63,59 +41,36 @@ impl Conditions {
             false => ("MiB/sec", MEBIBYTE),
         }
     }
-
-    fn has_several_apis(&self) -> bool {
-        self.apis.len() > 1
-    }
 }
 
 /// The lines above the table.
 impl fmt::Display for Conditions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, " {}", self.device.emulation_note())?;
-        let sides = match &self.peer {
-            None => "loopback: both sides in this thread".to_owned(),
-            Some(peer) => format!("with {peer}"),
-        };
-        let way = match (self.both, self.operation) {
+        let run = &self.run;
+        writeln!(f, " {}", run.device.emulation_note())?;
+        let way = match (self.both, run.operation) {
             (true, _) => "both ways at once; figures are sums of both",
             (false, Operation::Read) => "one way, to the reading side",
             (false, _) => "one way",
         };
-        writeln!(f, " {}, {way}, {sides}", self.operation.name())?;
-        writeln!(f, "{}", device_line(&self.device))?;
-        write!(f, " api      : {}", api_names(&self.apis))?;
-        match self.has_several_apis() {
-            true => writeln!(f, "; {} rounds each, in turns", self.rounds)?,
-            false => writeln!(f)?,
-        }
-        if let Some(path) = &self.libdat {
-            writeln!(f, " libdat   : {}", path.display())?;
-        }
-        let receives = self
-            .rx_depth
-            .map_or(String::new(), |depth| format!(", rx depth {depth}"));
-        let cut = match self.inline < self.inline_requested {
-            true => " (the device's limit)",
-            false => "",
-        };
+        writeln!(f, " {}, {way}, {}", run.operation.name(), run.sides())?;
+        write!(f, "{}{}", run.device_line(), run.api_lines(""))?;
         writeln!(
             f,
-            " queues   : {} endpoint{} per side, tx depth {}{receives}; lists of {}, one completion for {}, inline up to {} bytes{cut}",
+            " queues   : {} endpoint{} per side, {}; lists of {}, one completion for {}, {}",
             self.endpoints,
             if self.endpoints == 1 { "" } else { "s" },
-            self.tx_depth,
+            run.depths(),
             self.list,
             self.moderation,
-            self.inline
+            run.inline()
         )?;
         writeln!(
             f,
             " run      : {} after {} warm-up messages per size and endpoint; {} rounds",
-            self.goal, self.warmup, self.rounds
+            run.goal, run.warmup, run.rounds
         )?;
-        writeln!(f, "{}", host_line(&self.host, self.cpu))?;
-        write!(f, "{}", clock_line(&self.clock, self.clock_cost))
+        f.write_str(&run.host_lines())
     }
 }
 
@@ -137,7 +92,7 @@ pub(super) fn header(conditions: &Conditions) -> String {
         &format!("BW average[{unit}]"),
         "MsgRate[Mpps]",
         &format!("95% median[{unit}]"),
-        if conditions.has_several_apis() {
+        if conditions.run.has_several_apis() {
             "api"
         } else {
             ""
@@ -166,7 +121,7 @@ fn row(outcome: &Outcome, conditions: &Conditions) -> String {
         &bandwidth(outcome.rate()),
         &format!("{:.6}", outcome.rate() / 1e6),
         &interval,
-        match conditions.has_several_apis() {
+        match conditions.run.has_several_apis() {
             true => outcome.api.name(),
             false => "",
         },
@@ -197,26 +152,13 @@ struct Body<'a> {
 #[derive(Serialize)]
 struct Run<'a> {
     command: Throughput,
-    apis: &'a [Api],
-    libdat: Option<&'a std::path::Path>,
-    rounds: u32,
-    operation: Operation,
+    #[serde(flatten)]
+    common: &'a RunConditions,
     bidirectional: bool,
     endpoints: u32,
     post_list: u32,
     cq_moderation: u32,
-    loopback: bool,
-    peer: Option<&'a str>,
-    goal: Goal,
     warmup_messages: u64,
-    tx_depth: u32,
-    rx_depth: Option<u32>,
-    inline_bytes: u32,
-    inline_bytes_wanted: u32,
-    cpu: Option<usize>,
-    clock: &'static str,
-    nanoseconds_per_tick: f64,
-    clock_reading_nanoseconds: f64,
 }
 
 /// The results of one case.
@@ -248,36 +190,23 @@ struct SideEntry {
 
 /// Returns the JSON document.
 pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome], complete: bool) -> String {
+    let run = &conditions.run;
     let body = Body {
-        host: &conditions.host,
-        device: &conditions.device,
+        host: &run.host,
+        device: &run.device,
         run: Run {
             command: conditions.command,
-            apis: &conditions.apis,
-            libdat: conditions.libdat.as_deref(),
-            rounds: conditions.rounds,
-            operation: conditions.operation,
+            common: run,
             bidirectional: conditions.both,
             endpoints: conditions.endpoints,
             post_list: conditions.list,
             cq_moderation: conditions.moderation,
-            loopback: conditions.peer.is_none(),
-            peer: conditions.peer.as_deref(),
-            goal: conditions.goal,
-            warmup_messages: conditions.warmup,
-            tx_depth: conditions.tx_depth,
-            rx_depth: conditions.rx_depth,
-            inline_bytes: conditions.inline,
-            inline_bytes_wanted: conditions.inline_requested,
-            cpu: conditions.cpu,
-            clock: conditions.clock.name(),
-            nanoseconds_per_tick: conditions.clock.nanoseconds_per_tick(),
-            clock_reading_nanoseconds: conditions.clock_cost,
+            warmup_messages: run.warmup,
         },
         complete,
         results: outcomes.iter().map(entry).collect(),
     };
-    document(SCHEMA, &conditions.device, body)
+    document(SCHEMA, &run.device, body)
 }
 
 fn entry(outcome: &Outcome) -> Entry<'_> {

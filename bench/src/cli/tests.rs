@@ -1,8 +1,7 @@
 //! Parsing of options, and their defaults.
 
-use super::run::size;
 use super::*;
-use clap::CommandFactory;
+use crate::options::*;
 
 fn lat(line: &str) -> Result<LatArgs, String> {
     let words = ["dat-bench", "lat"]

@@ -11,13 +11,14 @@
 //! ```
 
 mod clients;
+pub(crate) mod options;
 mod ours;
 mod perftest;
 mod process;
 mod report;
 mod ucx;
 
-use crate::cli::{CompareArgs, Other};
+use crate::compare::options::{CompareArgs, Other};
 use crate::failure::Failure;
 use crate::host::Host;
 use crate::output::{finish, probe_all};

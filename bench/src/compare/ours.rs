@@ -3,9 +3,10 @@
 use std::process::Command;
 
 use super::process::Process;
-use crate::cli::{CompareArgs, Operation};
-use crate::cost::own_executable;
+use crate::compare::options::CompareArgs;
 use crate::failure::Failure;
+use crate::options::Operation;
+use crate::worker::own_executable;
 
 /// One run.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,8 +3,9 @@
 use std::process::Command;
 
 use super::clients;
-use crate::cli::{CompareArgs, Operation};
+use crate::compare::options::CompareArgs;
 use crate::failure::Failure;
+use crate::options::Operation;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Run {

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::ours::Ours;
 use super::{perftest, ucx};
-use crate::cli::Operation;
 use crate::host::Host;
+use crate::options::Operation;
 use crate::report::document::document;
 use crate::report::fit::fit;
 use crate::report::{DeviceFacts, head};

@@ -6,8 +6,9 @@
 use std::process::Command;
 
 use super::clients;
-use crate::cli::{CompareArgs, Operation};
+use crate::compare::options::CompareArgs;
 use crate::failure::Failure;
+use crate::options::Operation;
 
 const PROGRAM: &str = "ucx_perftest";
 /// The transports, best first. `rc_mlx5` writes the rings itself, `rc_verbs` uses libibverbs.

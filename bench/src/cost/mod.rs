@@ -4,7 +4,7 @@
 //! run               starts a worker process per variant and turn; reports
 //! worker            the worker process: opens its interface and measures
 //! rounds            the measured loops, generic over the interface
-//! meter callgrind   time and instructions of the measured section
+//! meter counts      time and instructions of the measured sections
 //! asleep            whether the measuring thread sleeps
 //! requests          an end with the measured requests
 //! ```
@@ -15,36 +15,32 @@
 //! what a NIC writes, and access to libmlx5's rings.
 
 mod asleep;
-pub(crate) mod callgrind;
-pub(crate) mod meter;
+mod counts;
+mod meter;
 mod operation;
+pub(crate) mod options;
 mod report;
 mod requests;
 mod rounds;
-mod variant;
+pub(crate) mod variant;
 mod worker;
 
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
-
-use serde::de::DeserializeOwned;
+use std::process::Command;
 
 pub(crate) use self::variant::Variant;
 
-use self::callgrind::Counts;
 use self::operation::Operation;
 use self::report::{Conditions, Outcome};
 use self::worker::{Report, TIMED};
-use crate::cli::CostArgs;
+use crate::cost::options::CostArgs;
 use crate::ends::udapl;
 use crate::failure::Failure;
 use crate::host::Host;
 use crate::output::finish;
 use crate::report::{DeviceFacts, Files, reliability};
+use crate::worker::callgrind::Counts;
+use crate::worker::{Worker, own_executable};
 use crate::{results, select};
-
-/// An environment variable of libmlx5.
-pub(crate) const SINGLE_THREADED: &str = "MLX5_SINGLE_THREADED";
 
 /// Runs the command.
 pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {
@@ -124,11 +120,8 @@ fn loaded(library: &str) -> Option<String> {
 
 /// Measures the time of a variant in a worker process.
 fn time(variant: Variant, device: &str, args: &CostArgs) -> Result<Report, Failure> {
-    let this = own_executable()?;
-    run_worker(
-        worker(Command::new(this), variant, device, args),
-        variant.name(),
-    )
+    let worker = worker(variant, device, args);
+    worker.run(command(&worker, Command::new(own_executable()?)))
 }
 
 /// Counts the instructions of a variant in a worker process.
@@ -138,72 +131,28 @@ fn count(
     args: &CostArgs,
 ) -> Result<Vec<(Operation, f64)>, Failure> {
     let counts = Counts::prepare(variant.name())?;
-    let mut command = worker(counts.command(&own_executable()?), variant, device, args);
+    let worker = worker(variant, device, args);
+    let mut command = command(&worker, counts.command(&own_executable()?));
     command.arg("--counted");
-    let report: Report = run_worker(command, variant.name())?;
-    counts.read(&report.records)
+    let report: Report = worker.run(command)?;
+    counts::read(&counts, &report.records)
 }
 
-/// Returns the path of this program.
-pub(crate) fn own_executable() -> Result<PathBuf, Failure> {
-    std::env::current_exe().map_err(|error| {
-        Failure::environment(format!(
-            "cannot find dat-bench's own executable: {error}; is /proc mounted?"
-        ))
-    })
+fn worker<'a>(variant: Variant, device: &'a str, args: &'a CostArgs) -> Worker<'a> {
+    Worker {
+        command: "cost",
+        kind: variant.name(),
+        device,
+        on: &args.on,
+        rounds: args.rounds,
+        cpu: args.cpu,
+        is_single_threaded: variant == Variant::Libmlx5St,
+    }
 }
 
-/// Returns the command line of a worker process for a variant on a device.
-fn worker(mut command: Command, variant: Variant, device: &str, args: &CostArgs) -> Command {
-    command.args(["cost", "-d", device, "--worker", variant.name()]);
-    command.args(["--iters", &args.rounds.to_string()]);
-    command.args(["--ib-port", &args.on.ib_port.to_string()]);
-    if let Some(path) = args.on.path {
-        command.args(["--path", path.name()]);
-    }
-    if let Some(cpu) = args.cpu {
-        command.args(["--cpu", &cpu.to_string()]);
-    }
+fn command(worker: &Worker<'_>, program: Command) -> Command {
+    let mut command = worker.of(program);
     // A wait that sleeps spins for no time before, so that its count does not depend on the time.
     command.env("DAT_WAIT", "block");
-    match variant.single_threaded_variable() {
-        Some(value) => command.env(SINGLE_THREADED, value),
-        None => command.env_remove(SINGLE_THREADED),
-    };
     command
-}
-
-/// Runs a worker process and returns its report.
-pub(crate) fn run_worker<T: DeserializeOwned>(
-    mut command: Command,
-    name: &str,
-) -> Result<T, Failure> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| {
-            let remedy = if program == "valgrind" {
-                "; --instructions needs it: apt-get install valgrind"
-            } else {
-                ""
-            };
-            Failure::environment(format!("cannot start {program}: {error}{remedy}"))
-        })?;
-    let ended = format!(
-        "the worker process for {name} failed with {}; its message is above",
-        output.status
-    );
-    match output.status.code() {
-        Some(0) => {}
-        Some(1) => return Err(Failure::usage(ended)),
-        Some(2) => return Err(Failure::environment(ended)),
-        _ => return Err(Failure::run(ended)),
-    }
-    serde_json::from_slice(&output.stdout).map_err(|error| {
-        Failure::run(format!(
-            "cannot parse the report of the worker process for {name}: {error}"
-        ))
-    })
 }

@@ -46,6 +46,7 @@ pub(super) fn shape() -> Shape {
         reads: 1,
         posted: 0,
         into: IN..IN + ROOM,
+        policy: None,
         timeout: Duration::from_secs(10),
         listen: ListenOn::All,
     }

@@ -59,10 +59,4 @@ impl Variant {
             Self::Libmlx5 | Self::Engine | Self::Rust | Self::C | Self::C2
         )
     }
-
-    /// Returns the value of `MLX5_SINGLE_THREADED`. Only libmlx5 reads it; the
-    /// engine and DAT have options.
-    pub(super) fn single_threaded_variable(self) -> Option<&'static str> {
-        (self == Self::Libmlx5St).then_some("1")
-    }
 }

@@ -1,7 +1,7 @@
 //! How much is measured: sizes, interfaces in turns, rounds.
 
-use crate::cli::{Api, Operation, RunArgs};
 use crate::exchange::Options;
+use crate::options::{Api, Operation, RunArgs};
 use crate::report::Goal;
 
 /// Rounds per size: as many as a confidence interval of the median needs, and

@@ -1,11 +1,11 @@
 //! The device and port of a run, for all interfaces.
 
 use dat_api::object::ia::IaAttributes;
-use dat_engine::{DataPath, Device, InlineShape, Limits, PortInfo, Transport};
+use dat_engine::{Device, InlineShape, Limits, PortInfo, Transport};
 
-use crate::cli::{Api, Operation, RunArgs};
 use crate::failure::Failure;
 use crate::host;
+use crate::options::{Api, Operation, RunArgs};
 use crate::report::DeviceFacts;
 use crate::select::Selected;
 
@@ -119,22 +119,7 @@ impl DevicePort {
     }
 
     pub(crate) fn facts(&self) -> DeviceFacts {
-        let info = self.device.info();
-        let (path, path_reason) = match &info.path {
-            DataPath::Direct => ("direct", None),
-            DataPath::Verbs { reason } => ("verbs", Some(reason.clone())),
-            // Not reached: opening such a device fails.
-            DataPath::Unusable { reason } => ("unusable", Some(reason.clone())),
-        };
-        DeviceFacts {
-            name: info.name.clone(),
-            port: self.port.number,
-            firmware: info.firmware.clone(),
-            link: self.port.link.to_string(),
-            path,
-            path_reason,
-            emulated_fabric: self.fabric.clone(),
-        }
+        DeviceFacts::new(self.device.info(), &self.port, self.fabric.clone())
     }
 }
 

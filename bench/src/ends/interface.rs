@@ -1,21 +1,12 @@
-//! The measured APIs: opening them and connecting their ends.
-//!
-//! Each API implements [`Interface`] with its own type of end. A command that runs several
-//! APIs in turns keeps them as trait objects of its own, which [`Boxing`] makes. Their
-//! methods are called once per pass; the loops behind them are compiled for each API.
+//! The traits of the measured APIs: connecting their ends.
 
 use std::ops::Range;
 use std::time::Duration;
 
-use dat_api::safe::RemoteSegment;
+use dat_api::safe::{RemoteSegment, WaitPolicy};
 use dat_engine::cm::ListenOn;
 
-use super::device_port::DevicePort;
 use super::end::{End, Fault};
-use super::engine::{Engine, EngineRdmaCm};
-use super::rust::Rust;
-use super::udapl::v1;
-use crate::cli::{Api, RunArgs};
 use crate::exchange::Peer;
 use crate::failure::Failure;
 
@@ -46,6 +37,8 @@ pub(crate) struct Shape {
     /// Receives that are posted before the end is connected, and into which bytes.
     pub(crate) posted: u32,
     pub(crate) into: Range<usize>,
+    /// How waits for receives wait, if not as `DAT_WAIT` says; for DAT's Rust types only.
+    pub(crate) policy: Option<WaitPolicy>,
     /// Timeout for the other side.
     pub(crate) timeout: Duration,
     /// The addresses on which a server listens.
@@ -103,44 +96,4 @@ pub(crate) trait RemoteInterface: Interface {
         peer: &mut Peer,
         role: Role,
     ) -> Result<Connected<Self::End<false>>, Failure>;
-}
-
-/// Makes the trait object with which a command keeps an open API.
-pub(crate) trait Boxing {
-    /// The trait object.
-    type Boxed;
-
-    fn boxed<I: RemoteInterface + 'static>(&self, interface: I) -> Self::Boxed;
-}
-
-/// Opens an API, which may start threads.
-pub(super) fn open<B: Boxing>(
-    api: Api,
-    libdat: Option<&v1::Libdat>,
-    device_port: &DevicePort,
-    args: &RunArgs,
-    boxing: &B,
-) -> Result<B::Boxed, Failure> {
-    let adapter = device_port.adapter_name();
-    Ok(match api {
-        Api::Engine if device_port.is_iwarp() => {
-            boxing.boxed(EngineRdmaCm::open(device_port, args)?)
-        }
-        Api::Engine => boxing.boxed(Engine::open(
-            &device_port.device,
-            device_port.port.clone(),
-            args.gid_index,
-            true,
-        )?),
-        Api::Rust => boxing.boxed(Rust::open(&adapter, false)?),
-        Api::C => {
-            let libdat = libdat.expect("loaded, because --api has c");
-            boxing.boxed(v1::C::open(
-                libdat,
-                &adapter,
-                false,
-                Some(device_port.probe()),
-            )?)
-        }
-    })
 }

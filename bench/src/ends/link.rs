@@ -10,8 +10,8 @@ use super::end::{End, Fault, Flags, Op, Queue};
 use super::interface::Connected;
 use super::payload::{self, Payload};
 use super::setup::Setup;
-use crate::cli::Operation;
 use crate::failure::Failure;
+use crate::options::Operation;
 
 /// Timeout of one DAT wait, after which the loop checks for the end of the run.
 /// Much longer than a message takes, and short for a user.

@@ -17,7 +17,7 @@ use super::end::{Done, End, Fault, Flags, Op, Polled, Queue};
 use super::interface::Connected;
 use super::link::Link;
 use super::setup::Setup;
-use crate::cli::Operation;
+use crate::options::Operation;
 
 /// Bytes of a message.
 pub(crate) const SIZE: u32 = 64;

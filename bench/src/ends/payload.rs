@@ -19,8 +19,8 @@
 use core::ops::Range;
 use core::ptr::NonNull;
 
-use crate::cli::Operation;
 use crate::failure::Failure;
+use crate::options::Operation;
 
 /// Areas are aligned to cache lines.
 const ALIGNMENT: usize = 64;

@@ -29,7 +29,7 @@ const CONNECTION_EVENTS: u32 = 8;
 
 /// An open adapter.
 pub(crate) struct Rust {
-    adapter: Adapter,
+    pub(crate) adapter: Adapter,
     zone: ProtectionZone,
 }
 
@@ -58,7 +58,11 @@ impl Dat for Rust {
     fn end<const SHARED: bool>(&self, shape: &Shape) -> Result<RustEnd<SHARED>, Failure> {
         let memory = self.zone.memory(shape.bytes, MemPrivileges::all())?;
         let queue = |length, streams| self.adapter.dispatcher(length, streams);
-        let received = queue(shape.received_completions, EvdFlags::DTO)?;
+        let (adapter, length) = (&self.adapter, shape.received_completions);
+        let received = match shape.policy {
+            Some(policy) => EventDispatcher::with_policy(adapter, length, EvdFlags::DTO, policy)?,
+            None => queue(length, EvdFlags::DTO)?,
+        };
         let sent = queue(shape.sent_completions, EvdFlags::DTO)?;
         let connections = queue(CONNECTION_EVENTS, EvdFlags::CONNECTION)?;
         let srq = SHARED
@@ -199,6 +203,11 @@ pub(crate) struct RustEnd<const SHARED: bool> {
 }
 
 impl<const SHARED: bool> RustEnd<SHARED> {
+    /// Returns the dispatcher of receives.
+    pub(crate) fn received(&self) -> &EventDispatcher {
+        &self.received
+    }
+
     #[inline(always)]
     fn queue(&self, queue: Queue) -> &EventDispatcher {
         match queue {
@@ -378,15 +387,8 @@ fn done(event: &Event, more: u32) -> Result<Done, Fault> {
             endpoint: 0,
             more,
         }),
-        _ => Err(failed(event.data)),
-    }
-}
-
-#[cold]
-fn failed(data: EventData) -> Fault {
-    match data {
-        EventData::Dto { status, .. } => Fault::Dto(status),
-        _ => Fault::Event(0),
+        EventData::Dto { status, .. } => Err(Fault::Dto(status)),
+        _ => Err(Fault::Event(0)),
     }
 }
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use dat_engine::cm::ListenOn;
 
 use super::watchdog::Stop;
-use crate::cli::RunArgs;
 use crate::exchange::{ClientListener, ControlPort, Options, Peer};
 use crate::failure::Failure;
+use crate::options::RunArgs;
 use crate::output;
 use crate::report::DeviceFacts;
 

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use dat_engine::cm::ListenOn;
 
+use super::device_port::DevicePort;
 use super::interface::Shape;
-use super::{Opened, payload};
-use crate::cli::{Operation, RunArgs};
+use super::payload;
 use crate::failure::Failure;
+use crate::options::{Operation, RunArgs};
 
 /// Default timeout for messages of the other side.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -69,6 +70,7 @@ impl Setup {
             reads: self.reads,
             posted: self.receives,
             into: payload::incoming(self.largest),
+            policy: None,
             timeout: self.timeout,
             listen: self.listen,
         }
@@ -76,13 +78,13 @@ impl Setup {
 
     /// Sets where a server listens, and cuts default values to the device's limits. Values of options are not cut:
     /// the device refuses those beyond its limits.
-    pub(crate) fn fit_to_device<T>(
+    pub(crate) fn fit_to_device(
         &mut self,
-        opened: &Opened<T>,
+        device_port: &DevicePort,
+        listen: ListenOn,
         args: &RunArgs,
     ) -> Result<(), Failure> {
-        let device_port = &opened.device_port;
-        self.listen = opened.listen;
+        self.listen = listen;
         self.receives = self.receives.min(device_port.most_depth);
         if args.tx_depth.is_none() {
             self.tx_depth = self.tx_depth.min(device_port.most_depth);

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::Role;
 use super::serve::abort_on_failure;
-use crate::cli::RunArgs;
 use crate::exchange::{Options, Peer};
 use crate::failure::Failure;
+use crate::options::RunArgs;
 
 /// An open interface as a trait object of a command with the plan `P`: `L` are two sides
 /// in this process, `R` is one that is connected to another process.

@@ -6,7 +6,7 @@ use dat_engine::DataInOrder;
 use super::loopback::Loopback;
 use super::plan::{Pass, Plan, Recording};
 use super::side::Side;
-use crate::ends::{Boxing, Link, OpenInterface, RemoteInterface, Role};
+use crate::ends::{Link, OpenInterface, RemoteInterface, Role};
 use crate::exchange::Peer;
 use crate::failure::Failure;
 
@@ -43,17 +43,6 @@ pub(super) trait RemoteSide {
 
     /// Answers one pass, as the server. Returns the number of messages.
     fn answer(&mut self, pass: Pass, plan: &Plan, peer: &mut Peer) -> Result<u64, Failure>;
-}
-
-/// Keeps interfaces as [`Open`].
-pub(super) struct Boxed;
-
-impl Boxing for Boxed {
-    type Boxed = Box<Open>;
-
-    fn boxed<I: RemoteInterface + 'static>(&self, interface: I) -> Self::Boxed {
-        Box::new(interface)
-    }
 }
 
 impl<W: RemoteInterface> OpenInterface<Plan, Box<dyn LocalPair>, Box<dyn RemoteSide>> for W {

@@ -6,9 +6,10 @@ use dat_engine::DataInOrder;
 use super::Sides;
 use super::interface::RemoteSide;
 use super::plan::Plan;
-use crate::cli::{LatArgs, Operation};
 use crate::exchange::Peer;
 use crate::failure::Failure;
+use crate::lat::options::LatArgs;
+use crate::options::Operation;
 use crate::report::{Arrival, Method};
 
 /// What messages a pass exchanges.

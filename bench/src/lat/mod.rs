@@ -21,6 +21,7 @@ mod loop_tests;
 mod loopback;
 mod meter;
 mod open;
+pub(crate) mod options;
 mod pair;
 mod pass;
 mod plan;
@@ -29,9 +30,9 @@ mod send;
 mod side;
 mod write;
 
-use crate::cli::LatArgs;
 use crate::ends::{self, Needs};
 use crate::failure::Failure;
+use crate::lat::options::LatArgs;
 use crate::noise::Noise;
 use crate::report::fit::fit;
 use crate::report::{
@@ -39,9 +40,9 @@ use crate::report::{
     reliability,
 };
 use crate::stats::pace::Pace;
-use crate::{host, interrupt, output, results};
+use crate::{interrupt, output, results};
 
-use self::interface::{Boxed, LocalPair, RemoteSide};
+use self::interface::{LocalPair, RemoteSide};
 use self::plan::{Pass, Plan};
 
 /// Runs the command. Prints the result of each size when it is measured.
@@ -56,7 +57,7 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
         largest: args.sizes().into_iter().max().unwrap_or(1),
         endpoints: 1,
     };
-    let opened = ends::open(&args.run, &needs, &Boxed)?;
+    let opened = ends::open(&args.run, &needs)?;
     let mut plan = Plan::new(args);
     plan.fit_to_device(&opened, args)?;
     if args.run.is_server() {
@@ -71,11 +72,10 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
         plan.setup.timeout,
     )?;
     plan.arrival = kind::arrival(&mut sides, &plan, args)?;
-    let machine = host::Host::read();
-    let conditions = plan.conditions(&opened, machine, args.run.host.clone());
+    let conditions = plan.conditions(&opened, &args.run);
     let columns = Columns {
-        rates: !conditions.rates.is_empty(),
-        apis: conditions.apis.len() > 1,
+        rates: conditions.is_open(),
+        apis: conditions.run.has_several_apis(),
     };
     let head = format!(
         "{}\n{}",

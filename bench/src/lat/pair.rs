@@ -33,11 +33,12 @@ use super::kind::{self, Kind};
 use super::plan::{Pass, Plan, Recording};
 use super::side::{Remote, Side, serve as answer};
 use super::{pass, send, write};
-use crate::cli::{LatArgs, Operation};
 use crate::ends::{Connection, End, Opened, Role, Server, Watchdog, explain};
 use crate::exchange::{Done, Peer};
 use crate::failure::Failure;
+use crate::lat::options::LatArgs;
 use crate::noise::Watch;
+use crate::options::Operation;
 use crate::output;
 use crate::report::{Arrival, Method};
 
@@ -83,11 +84,7 @@ fn answer_all(
 }
 
 /// Runs the server.
-pub(super) fn serve(
-    opened: &Opened<Box<Open>>,
-    plan: &Plan,
-    args: &LatArgs,
-) -> Result<(), Failure> {
+pub(super) fn serve(opened: &Opened<Open>, plan: &Plan, args: &LatArgs) -> Result<(), Failure> {
     let server = Server {
         args: &args.run,
         facts: opened.device_port.facts(),

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use crate::cli::{LastByte, LatArgs, Operation, Wait};
 use crate::clock::Clock;
 use crate::ends::{Amount, Opened, Setup, Watchdog};
 use crate::exchange::{Options, Peer};
 use crate::failure::Failure;
-use crate::host::Host;
+use crate::lat::options::LatArgs;
 use crate::noise::Noise;
-use crate::report::{Arrival, Conditions, Goal};
+use crate::options::{LastByte, Operation, RunArgs, Wait};
+use crate::report::{Arrival, Conditions, Goal, RunConditions};
 use crate::stats::pace::Pace;
 use crate::stats::{Reported, Samples};
 
@@ -64,7 +64,6 @@ pub(super) struct Plan {
     /// How writes are noticed; set when the sides are connected, on a side that measures.
     pub(super) arrival: Option<Arrival>,
     clock: Clock,
-    cpu: Option<usize>,
     /// Whether the device speaks iWARP; set by [`Self::fit_to_device`].
     iwarp: bool,
 }
@@ -91,19 +90,19 @@ impl Plan {
             last_byte: (args.run.operation == Operation::Write).then(|| args.last_byte()),
             arrival: None,
             clock: Clock::calibrate(),
-            cpu: args.run.cpu,
             iwarp: false,
         }
     }
 
     /// Reads the device's transport, and cuts default values to its limits.
-    pub(super) fn fit_to_device<T>(
+    pub(super) fn fit_to_device<O: ?Sized>(
         &mut self,
-        opened: &Opened<T>,
+        opened: &Opened<O>,
         args: &LatArgs,
     ) -> Result<(), Failure> {
         self.iwarp = opened.device_port.is_iwarp();
-        self.setup.fit_to_device(opened, &args.run)?;
+        self.setup
+            .fit_to_device(&opened.device_port, opened.listen, &args.run)?;
         self.setup.tx_depth = self.setup.tx_depth.min(opened.device_port.most_depth);
         Ok(())
     }
@@ -202,34 +201,17 @@ impl Plan {
         }
     }
 
-    pub(super) fn conditions<T>(
-        &self,
-        opened: &Opened<T>,
-        host: Host,
-        peer: Option<String>,
-    ) -> Conditions {
-        let setup = &self.setup;
+    pub(super) fn conditions<O: ?Sized>(&self, opened: &Opened<O>, args: &RunArgs) -> Conditions {
+        let conditions = opened.conditions(&self.setup, &self.amount, args, self.clock);
         Conditions {
-            apis: self.amount.apis.clone(),
+            run: RunConditions {
+                tx_depth: self.depth(),
+                ..conditions
+            },
             wait: self.wait,
             rates: self.rates.iter().copied().flatten().collect(),
             reported: self.reported(),
-            rounds: self.amount.rounds(),
-            libdat: opened.libdat.as_ref().map(|it| it.path().to_owned()),
-            operation: setup.operation,
             arrival: self.arrival,
-            host,
-            device: opened.device_port.facts(),
-            clock: self.clock,
-            clock_cost: self.clock.reading_cost(),
-            cpu: self.cpu,
-            goal: self.amount.goal,
-            warmup: self.amount.warmup,
-            tx_depth: self.depth(),
-            rx_depth: (setup.operation == Operation::Send).then_some(setup.receives),
-            inline: setup.inline,
-            inline_requested: setup.inline_requested,
-            peer,
         }
     }
 }
@@ -239,12 +221,15 @@ mod tests {
     use super::*;
     use clap::Parser;
 
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: LatArgs,
+    }
+
     fn plan(line: &str) -> Plan {
-        let words = ["dat-bench", "lat"].into_iter().chain(line.split(' '));
-        match crate::cli::Cli::try_parse_from(words).unwrap().command {
-            crate::cli::Command::Lat(args) => Plan::new(&args),
-            _ => unreachable!(),
-        }
+        let words = ["lat"].into_iter().chain(line.split(' '));
+        Plan::new(&Line::try_parse_from(words).unwrap().args)
     }
 
     /// The numbers of samples and round trips of one interface in all rounds.

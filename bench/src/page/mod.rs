@@ -8,14 +8,15 @@
 
 mod date;
 mod html;
+pub(crate) mod options;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::charts::{Section, Source, sections};
-use crate::cli::ReportArgs;
 use crate::failure::Failure;
 use crate::output::{finish, is_stdout, probe_all};
+use crate::page::options::ReportArgs;
 use crate::plot::page;
 use crate::results::ResultFile;
 

@@ -5,7 +5,7 @@ use std::fmt;
 use dat_engine::DataInOrder;
 use serde::{Serialize, Serializer};
 
-use crate::cli::LastByte;
+use crate::options::LastByte;
 
 /// What the receiver looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

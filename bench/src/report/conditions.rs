@@ -1,17 +1,15 @@
 //! The conditions of a run, which are printed and stored with its figures.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use dat_engine::DataPath;
+use dat_engine::{DataPath, DeviceInfo, PortInfo};
 use serde::Serialize;
 
-use super::Arrival;
-use crate::cli::{Api, Operation, Wait};
-use crate::clock::Clock;
+use super::{Arrival, RunConditions};
 use crate::failure::Failure;
 use crate::host::Host;
+use crate::options::{Operation, Wait};
 use crate::select::{self, Selected};
 use crate::stats::Reported;
 
@@ -75,25 +73,32 @@ impl DeviceFacts {
                     info.ports.len()
                 ))
             })?;
+        if let DataPath::Unusable { reason } = &info.path {
+            return Err(Failure::environment(format!(
+                "{} cannot be used: {reason}",
+                info.name
+            )));
+        }
+        Ok(Self::new(&info, port, selected.fabric.clone()))
+    }
+
+    /// Returns the facts of a device and its port; `fabric` is the emulator's.
+    pub(crate) fn new(info: &DeviceInfo, port: &PortInfo, fabric: Option<String>) -> Self {
         let (path, path_reason) = match &info.path {
             DataPath::Direct => ("direct", None),
             DataPath::Verbs { reason } => ("verbs", Some(reason.clone())),
-            DataPath::Unusable { reason } => {
-                return Err(Failure::environment(format!(
-                    "{} cannot be used: {reason}",
-                    info.name
-                )));
-            }
+            // Not reached: such a device cannot be opened.
+            DataPath::Unusable { reason } => ("unusable", Some(reason.clone())),
         };
-        Ok(Self {
+        Self {
             name: info.name.clone(),
             port: port.number,
             firmware: info.firmware.clone(),
             link: port.link.to_string(),
             path,
             path_reason,
-            emulated_fabric: selected.fabric.clone(),
-        })
+            emulated_fabric: fabric,
+        }
     }
 
     /// Returns the line that says whether the figures are an emulator's.
@@ -121,113 +126,26 @@ pub(crate) fn head(device: &DeviceFacts, host: &Host, rest: &str) -> String {
     )
 }
 
-pub(crate) fn device_line(device: &DeviceFacts) -> String {
-    let reason = match &device.path_reason {
-        Some(reason) => format!(" ({reason})"),
-        None => String::new(),
-    };
-    format!(
-        " device   : {} port {}, {}, firmware {}, {} path{reason}",
-        device.name, device.port, device.link, device.firmware, device.path
-    )
-}
-
-/// Returns the line of a host, with the place of the measuring thread.
-pub(crate) fn host_line(host: &Host, cpu: Option<usize>) -> String {
-    let pinned = match cpu {
-        Some(cpu) => format!("pinned to CPU {cpu}"),
-        None => "not pinned (--cpu)".to_owned(),
-    };
-    format!(
-        " host     : {}, {} CPUs, Linux {}, governor {}; {pinned}",
-        host.processor(),
-        host.cpus,
-        host.kernel,
-        host.governor.as_deref().unwrap_or("not shown")
-    )
-}
-
-/// Returns the line of a clock; `cost` is that of one reading, nanoseconds.
-pub(crate) fn clock_line(clock: &Clock, cost: f64) -> String {
-    format!(" clock    : {clock}, {cost:.0} ns per reading")
-}
-
-/// Returns the names of interfaces with their libraries.
-pub(crate) fn api_names(apis: &[Api]) -> String {
-    let names: Vec<&str> = apis
-        .iter()
-        .map(|api| match api {
-            Api::Engine => "engine (no DAT)",
-            Api::Rust => "rust (DAT, dat_api::safe)",
-            Api::C => "c (DAT, libdat.so)",
-        })
-        .collect();
-    names.join(", ")
-}
-
 /// Returns where a thread runs.
 pub(crate) fn pinned(cpu: Option<usize>) -> String {
     cpu.map_or("not pinned".to_owned(), |cpu| format!("on CPU {cpu}"))
 }
 
-/// What is the same for all sizes of a run.
+/// What is the same for all sizes of a run of `lat`.
 #[derive(Clone, Debug)]
 pub(crate) struct Conditions {
-    /// The interfaces, in the order of `--api`.
-    pub(crate) apis: Vec<Api>,
+    pub(crate) run: RunConditions,
     /// DAT's wait policy; none if its events are dequeued in a loop.
     pub(crate) wait: Option<Wait>,
     /// Messages per second of the open loop; empty for the closed loop.
     pub(crate) rates: Vec<f64>,
     /// The reported part of a round trip.
     pub(crate) reported: Reported,
-    /// Rounds, in each of which every interface has one turn per size.
-    pub(crate) rounds: u32,
-    /// The library of the C interface.
-    pub(crate) libdat: Option<PathBuf>,
-    pub(crate) operation: Operation,
     /// How the receiver of a write notices it; for write only.
     pub(crate) arrival: Option<Arrival>,
-    pub(crate) host: Host,
-    pub(crate) device: DeviceFacts,
-    pub(crate) clock: Clock,
-    /// Cost of one reading of the clock, nanoseconds.
-    pub(crate) clock_cost: f64,
-    /// The CPU of the measuring thread, if it is pinned.
-    pub(crate) cpu: Option<usize>,
-    pub(crate) goal: Goal,
-    pub(crate) warmup: u64,
-    pub(crate) tx_depth: u32,
-    /// For send only.
-    pub(crate) rx_depth: Option<u32>,
-    /// The largest inline message, bytes.
-    pub(crate) inline: u32,
-    /// The largest inline message requested, which the device may not support.
-    pub(crate) inline_requested: u32,
-    /// The server; none with `--loopback`.
-    pub(crate) peer: Option<String>,
 }
 
 impl Conditions {
-    pub(crate) fn measures_dat(&self) -> bool {
-        self.apis.iter().any(|&api| api != Api::Engine)
-    }
-
-    /// Returns the interfaces and how DAT's events are taken.
-    fn measured_interfaces(&self) -> String {
-        let mut text = api_names(&self.apis);
-        if self.measures_dat() {
-            text += &match self.wait {
-                None => "; DAT's events by dequeue".to_owned(),
-                Some(wait) => format!("; DAT's events by wait, {}", wait.name()),
-            };
-        }
-        if self.apis.len() > 1 {
-            text += &format!("; {} rounds each, in turns", self.rounds);
-        }
-        text
-    }
-
     /// Returns whether messages were sent on schedule.
     pub(crate) fn is_open(&self) -> bool {
         !self.rates.is_empty()
@@ -246,17 +164,13 @@ impl Conditions {
 /// The lines above the table.
 impl fmt::Display for Conditions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let device = &self.device;
-        writeln!(f, " {}", device.emulation_note())?;
-        let sides = match &self.peer {
-            None => "loopback: both sides in this thread".to_owned(),
-            Some(peer) => format!("with {peer}"),
-        };
-        let operation = self.operation.name();
+        let run = &self.run;
+        writeln!(f, " {}", run.device.emulation_note())?;
+        let (operation, sides) = (run.operation.name(), run.sides());
         if self.is_open() {
-            let most = match self.operation {
+            let most = match run.operation {
                 Operation::Write => 1,
-                _ => self.tx_depth,
+                _ => run.tx_depth,
             };
             writeln!(
                 f,
@@ -280,25 +194,20 @@ impl fmt::Display for Conditions {
         if let Some(arrival) = &self.arrival {
             writeln!(f, " arrival  : {arrival}")?;
         }
-        writeln!(f, "{}", device_line(device))?;
-        writeln!(f, " api      : {}", self.measured_interfaces())?;
-        if let Some(path) = &self.libdat {
-            writeln!(f, " libdat   : {}", path.display())?;
-        }
-        let depths = match self.rx_depth {
-            Some(rx_depth) => format!("tx depth {}, rx depth {rx_depth}", self.tx_depth),
-            None => format!("tx depth {}", self.tx_depth),
+        let events = match (run.measures_dat(), self.wait) {
+            (false, _) => String::new(),
+            (true, None) => "; DAT's events by dequeue".to_owned(),
+            (true, Some(wait)) => format!("; DAT's events by wait, {}", wait.name()),
         };
-        let cut = match self.inline < self.inline_requested {
-            true => " (the device's limit)",
-            false => "",
-        };
+        write!(f, "{}{}", run.device_line(), run.api_lines(&events))?;
         writeln!(
             f,
-            " run      : {} after {} warm-up round trips per size; {depths}, inline up to {} bytes{cut}",
-            self.goal, self.warmup, self.inline
+            " run      : {} after {} warm-up round trips per size; {}, {}",
+            run.goal,
+            run.warmup,
+            run.depths(),
+            run.inline()
         )?;
-        writeln!(f, "{}", host_line(&self.host, self.cpu))?;
-        write!(f, "{}", clock_line(&self.clock, self.clock_cost))
+        f.write_str(&run.host_lines())
     }
 }

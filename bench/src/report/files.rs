@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
 use super::{csv, hgrm, hlog, svg};
-use crate::cli::{HistogramArgs, ResultArgs};
 use crate::failure::Failure;
+use crate::options::{HistogramArgs, ResultArgs};
 use crate::output::{is_stdout, probe_all};
 use crate::stats::Samples;
 

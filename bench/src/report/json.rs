@@ -5,13 +5,13 @@ use serde::Serialize;
 use super::distribution::Figures;
 use super::document::document;
 use super::layers::{self, Added};
-use super::{Arrival, Conditions, Distribution, Outcome, Reliability};
-use crate::cli::{Api, Operation, Wait};
+use super::{Arrival, Conditions, Distribution, Outcome, Reliability, RunConditions};
 use crate::host::Host;
+use crate::options::{Api, Wait};
 use crate::stats::Reported;
 use crate::stats::pace::Pace;
 
-use super::conditions::{DeviceFacts, Goal};
+use super::conditions::DeviceFacts;
 
 /// Name and version of the schema. Version 1 had one result per size; since version
 /// 2 there is one per size and API. Since version 3 percentiles without enough
@@ -32,33 +32,16 @@ struct Body<'a> {
 
 #[derive(Serialize)]
 struct Run<'a> {
-    apis: &'a [Api],
+    #[serde(flatten)]
+    common: &'a RunConditions,
     /// How DAT's events are taken: `dequeue`, or the wait policy.
     dat_events: Option<DatEvents>,
-    /// The library of the API `c`.
-    libdat: Option<&'a std::path::Path>,
-    /// Rounds, in each of which every API has one turn per size.
-    rounds: u32,
-    operation: Operation,
     /// How the receiver of a write notices it; none for other operations.
     arrival: Option<Arrival>,
     reported: Reported,
     /// Requested messages per second; empty in a closed loop.
     rates_per_second: &'a [f64],
-    loopback: bool,
-    peer: Option<&'a str>,
-    goal: Goal,
     warmup_round_trips: u64,
-    tx_depth: u32,
-    rx_depth: Option<u32>,
-    /// The largest inline message.
-    inline_bytes: u32,
-    /// The largest inline message requested, which the device may not support.
-    inline_bytes_wanted: u32,
-    cpu: Option<usize>,
-    clock: &'static str,
-    nanoseconds_per_tick: f64,
-    clock_reading_nanoseconds: f64,
     closed_loop: bool,
 }
 
@@ -118,39 +101,26 @@ struct PaceEntry {
 }
 
 pub(crate) fn text(conditions: &Conditions, outcomes: &[Outcome], complete: bool) -> String {
+    let run = &conditions.run;
     let body = Body {
-        host: &conditions.host,
-        device: &conditions.device,
+        host: &run.host,
+        device: &run.device,
         run: Run {
-            apis: &conditions.apis,
-            dat_events: conditions
+            dat_events: run
                 .measures_dat()
                 .then(|| conditions.wait.map_or(DatEvents::Dequeue, DatEvents::Wait)),
-            libdat: conditions.libdat.as_deref(),
-            rounds: conditions.rounds,
-            operation: conditions.operation,
             arrival: conditions.arrival,
             reported: conditions.reported,
             rates_per_second: &conditions.rates,
-            loopback: conditions.peer.is_none(),
-            peer: conditions.peer.as_deref(),
-            goal: conditions.goal,
-            warmup_round_trips: conditions.warmup,
-            tx_depth: conditions.tx_depth,
-            rx_depth: conditions.rx_depth,
-            inline_bytes: conditions.inline,
-            inline_bytes_wanted: conditions.inline_requested,
-            cpu: conditions.cpu,
-            clock: conditions.clock.name(),
-            nanoseconds_per_tick: conditions.clock.nanoseconds_per_tick(),
-            clock_reading_nanoseconds: conditions.clock_cost,
+            warmup_round_trips: run.warmup,
             closed_loop: !conditions.is_open(),
+            common: run,
         },
         complete,
         results: outcomes.iter().map(|it| entry(it, conditions)).collect(),
         layers: layers::all(outcomes),
     };
-    document(SCHEMA, &conditions.device, body)
+    document(SCHEMA, &run.device, body)
 }
 
 fn entry<'a>(outcome: &'a Outcome, conditions: &Conditions) -> Entry<'a> {

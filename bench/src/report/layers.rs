@@ -9,7 +9,7 @@
 use serde::Serialize;
 
 use super::Outcome;
-use crate::cli::Api;
+use crate::options::Api;
 use crate::stats::rounds::{Interval, Summary, median_interval};
 
 /// The columns that follow those of the table.

@@ -1,7 +1,7 @@
 //! Output: what all commands have in common, and the table and files of `lat`.
 //!
 //! ```text
-//! conditions distribution   what a result consists of: where it was measured, and the times
+//! conditions run distribution   what a result consists of: where it was measured, and the times
 //! document                  the keys of every JSON file
 //! reliability               whether the results can be relied on; --strict
 //! files csv svg hgrm hlog   the result files; CSV, plots, HdrHistogram's text and log
@@ -24,22 +24,22 @@ mod json;
 pub(crate) mod layers;
 mod progress;
 pub(crate) mod reliability;
+mod run;
 mod svg;
 mod table;
 
 pub(crate) use arrival::{Arrival, Method};
-pub(crate) use conditions::{
-    Conditions, DeviceFacts, Goal, api_names, clock_line, device_line, head, host_line, pinned,
-};
+pub(crate) use conditions::{Conditions, DeviceFacts, Goal, head, pinned};
 pub(crate) use distribution::{Distribution, Figures};
 pub(crate) use files::Files;
 pub(crate) use json::text as json;
 pub(crate) use progress::Progress;
 pub(crate) use reliability::Reliability;
+pub(crate) use run::{ClockFacts, RunConditions};
 pub(crate) use table::{Columns, NOTE, RATES_NOTE, header, rows};
 
-use crate::cli::{Api, Wait};
 use crate::noise::{Noise, Problem, Waiting};
+use crate::options::{Api, Wait};
 use crate::stats::Samples;
 use crate::stats::pace::Pace;
 

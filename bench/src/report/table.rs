@@ -146,9 +146,9 @@ mod tests {
     use super::super::Open;
     use super::super::fit::assert_fits;
     use super::*;
-    use crate::cli::Api;
     use crate::clock::Clock;
     use crate::noise::Noise;
+    use crate::options::Api;
     use crate::stats::pace::Pace;
     use crate::stats::{Reported, Samples};
 

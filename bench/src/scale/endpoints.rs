@@ -107,6 +107,7 @@ impl<I: Adding> Endpoints<I> {
             reads: 1,
             posted: RECEIVES,
             into: INTO..INTO + MESSAGE,
+            policy: None,
             timeout: Duration::from_secs(10),
             listen: ListenOn::All,
         };

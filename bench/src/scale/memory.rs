@@ -5,9 +5,9 @@ use dat_api::types::EvdFlags;
 use dat_engine::{CqOptions, Device, EndpointOptions as EngineOptions, SrqOptions};
 
 use super::Kind;
-use crate::cli::ScaleArgs;
 use crate::ends::libmlx5::Verbs;
 use crate::failure::Failure;
+use crate::scale::options::ScaleArgs;
 use crate::select::Selected;
 
 /// Depth of the shared queues, which are created before the measurement.

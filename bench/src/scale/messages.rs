@@ -2,16 +2,17 @@
 
 use std::time::{Duration, Instant};
 
+use super::WorkerResult;
 use super::endpoints::{Adding, Endpoints};
 use super::pages::Counter;
-use super::{WorkerResult, valgrind};
-use crate::cli::ScaleArgs;
 use crate::clock::Clock;
-use crate::cost::meter::measured;
 use crate::failure::Failure;
 use crate::nic::Nic;
 use crate::noise::Watch;
+use crate::scale::options::ScaleArgs;
 use crate::select::Selected;
+use crate::worker::section::measured;
+use crate::worker::valgrind;
 use crate::{host, launcher};
 
 /// Messages per timed section.

@@ -7,16 +7,15 @@
 //! endpoints the endpoints of messages
 //! pages     page faults and dTLB misses of the timed sections
 //! memory    worker: memory per endpoint
-//! valgrind  switches callgrind on for the measured section only
 //! report    table, JSON
 //! ```
 
 mod endpoints;
 mod memory;
 mod messages;
+pub(crate) mod options;
 mod pages;
 mod report;
-mod valgrind;
 
 use std::process::Command;
 
@@ -25,9 +24,6 @@ use serde::{Deserialize, Serialize};
 
 use self::pages::Pages;
 use self::report::{Conditions, Cost, Memory, Outcome};
-use crate::cli::ScaleArgs;
-use crate::cost::callgrind::Counts;
-use crate::cost::{SINGLE_THREADED, own_executable, run_worker};
 use crate::ends::engine::Engine;
 use crate::ends::libmlx5::Verbs;
 use crate::failure::Failure;
@@ -35,6 +31,9 @@ use crate::host::Host;
 use crate::noise::Noise;
 use crate::output::{self, finish};
 use crate::report::{DeviceFacts, Files, reliability};
+use crate::scale::options::ScaleArgs;
+use crate::worker::callgrind::Counts;
+use crate::worker::{Worker, own_executable, valgrind};
 use crate::{results, select};
 
 /// What a worker process measures.
@@ -148,8 +147,8 @@ fn one(count: u32, device: &str, args: &ScaleArgs) -> Result<Outcome, Failure> {
 
 /// Runs a worker process.
 fn ask(kind: Kind, count: u32, device: &str, args: &ScaleArgs) -> Result<WorkerResult, Failure> {
-    let command = Command::new(own_executable()?);
-    run_worker(worker(command, kind, count, device, args), kind.name())
+    let worker = worker(kind, device, args);
+    worker.run(command(&worker, count, Command::new(own_executable()?)))
 }
 
 fn wrong_result() -> Failure {
@@ -188,9 +187,9 @@ fn cost(
         if valgrind::CAN_SWITCH {
             command = counts.command_switched(&this);
         }
-        let command = worker(command, counted, count, device, args);
-        let WorkerResult::Counted(sections) = run_worker::<WorkerResult>(command, counted.name())?
-        else {
+        let worker = worker(counted, device, args);
+        let command = self::command(&worker, count, command);
+        let WorkerResult::Counted(sections) = worker.run::<WorkerResult>(command)? else {
             return Err(wrong_result());
         };
         let totals = counts.totals(sections.len())?;
@@ -206,22 +205,20 @@ fn cost(
     Ok(cost)
 }
 
-/// Returns the command line of a worker process.
-fn worker(mut command: Command, kind: Kind, count: u32, device: &str, args: &ScaleArgs) -> Command {
-    command.args(["scale", "-d", device, "--worker", kind.name()]);
-    command.args(["--iters", &args.rounds.to_string()]);
+fn worker<'a>(kind: Kind, device: &'a str, args: &'a ScaleArgs) -> Worker<'a> {
+    Worker {
+        command: "scale",
+        kind: kind.name(),
+        device,
+        on: &args.on,
+        rounds: args.rounds,
+        cpu: args.cpu,
+        is_single_threaded: matches!(kind, Kind::TimedLibmlx5 | Kind::CountedLibmlx5),
+    }
+}
+
+fn command(worker: &Worker<'_>, count: u32, program: Command) -> Command {
+    let mut command = worker.of(program);
     command.args(["--endpoints", &count.to_string()]);
-    command.args(["--ib-port", &args.on.ib_port.to_string()]);
-    if let Some(path) = args.on.path {
-        command.args(["--path", path.name()]);
-    }
-    if let Some(cpu) = args.cpu {
-        command.args(["--cpu", &cpu.to_string()]);
-    }
-    // Only libmlx5 reads it when a device is opened; the engine's rings have locks of their own.
-    match kind {
-        Kind::TimedLibmlx5 | Kind::CountedLibmlx5 => command.env(SINGLE_THREADED, "1"),
-        _ => command.env_remove(SINGLE_THREADED),
-    };
     command
 }

@@ -15,17 +15,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use dat_api::safe::{Adapter, EventDispatcher, WaitCounters, WaitPolicy};
+use dat_api::safe::{EventDispatcher, WaitCounters, WaitPolicy};
 use serde::Serialize;
 
 use super::pair::{DEPTH, Pair, number};
-use crate::cli::Rate;
 use crate::clock::Clock;
+use crate::ends::rust::Rust;
 use crate::failure::Failure;
 use crate::host;
 use crate::nic::Nic;
 use crate::noise::{Noise, Ran, Watch};
 use crate::stats::{Reported, Samples};
+use crate::wake::options::Rate;
 
 /// Least number of measured messages.
 const MIN_MESSAGES: u64 = 20;
@@ -126,9 +127,9 @@ impl Shared {
 }
 
 impl Case {
-    pub(super) fn run(&self, adapter: &Adapter, nic: &mut Nic) -> Result<RoundResult, Failure> {
-        let before = adapter.counters().refused_posts;
-        let (mut pair, received) = Pair::new(adapter, self.policy)?;
+    pub(super) fn run(&self, rust: &Rust, nic: &mut Nic) -> Result<RoundResult, Failure> {
+        let before = rust.adapter.counters().refused_posts;
+        let (mut pair, received) = Pair::new(rust, self.policy)?;
         nic.hold()?;
         let steps = steps_to_a_completion(&mut pair, &received, nic)?;
         // With a rate, the number of messages is known; in a closed loop, the time decides.
@@ -172,7 +173,7 @@ impl Case {
         match (sent, result) {
             (Ok(late), Ok(result)) => Ok(RoundResult {
                 late,
-                refused: adapter.counters().refused_posts - before,
+                refused: rust.adapter.counters().refused_posts - before,
                 ..result
             }),
             (Err(failure), Ok(_)) | (Ok(_), Err(failure)) => Err(failure),

@@ -10,18 +10,16 @@
 //! ```
 
 mod case;
+pub(crate) mod options;
 mod outcome;
 mod pair;
 mod report;
 
-use dat_api::safe::Adapter;
-
 use self::case::{Case, Cpus};
 use self::outcome::Outcome;
-use self::pair::call_failed;
 use self::report::Conditions;
-use crate::cli::WakeArgs;
 use crate::clock::Clock;
+use crate::ends::rust::Rust;
 use crate::failure::Failure;
 use crate::host::{self, Host};
 use crate::launcher;
@@ -29,14 +27,14 @@ use crate::nic::Nic;
 use crate::output::finish;
 use crate::report::{DeviceFacts, Files, reliability};
 use crate::results;
+use crate::wake::options::WakeArgs;
 
 /// Runs the command.
 pub(crate) fn run(args: &WakeArgs) -> Result<(), Failure> {
     args.check()?;
     let selected = args.on.select()?;
     let device = DeviceFacts::of(&selected, args.on.ib_port)?;
-    let adapter =
-        Adapter::open(&format!("{}-{}", device.name, device.port)).map_err(call_failed)?;
+    let rust = Rust::open(&format!("{}-{}", device.name, device.port), false)?;
     let mut nic = Nic::find(launcher::fabric().is_some(), core::time::Duration::ZERO)?;
     // After the adapter is open: threads that it started stay unpinned.
     let cpus = Cpus::choose(&args.cpu)?;
@@ -64,7 +62,7 @@ pub(crate) fn run(args: &WakeArgs) -> Result<(), Failure> {
                 cpus,
                 clock,
             };
-            outcome.add(case.run(&adapter, &mut nic)?);
+            outcome.add(case.run(&rust, &mut nic)?);
         }
     }
     let conditions = Conditions {

@@ -3,12 +3,12 @@
 use dat_api::safe::{WaitCounters, WaitPolicy};
 
 use super::case::RoundResult;
-use crate::cli::Rate;
 use crate::clock::Clock;
 use crate::noise::{Noise, Problem, Waiting};
 use crate::report::{Distribution, Reliability};
 use crate::stats::rounds::median;
 use crate::stats::{Reported, Samples};
+use crate::wake::options::Rate;
 
 /// The results of one case.
 pub(super) struct Outcome {

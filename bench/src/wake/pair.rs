@@ -1,90 +1,54 @@
-//! Two connected endpoints; messages are sent from the far one to the near one.
+//! Two connected ends; messages are sent from the far one to the near one.
 
 use std::time::Duration;
 
-use dat_api::DatError;
-use dat_api::safe::{
-    Adapter, ConnectionRequest, Endpoint, EndpointOptions, EventDispatcher, Memory, WaitPolicy,
-};
-use dat_api::types::{CompletionFlags, DtoStatus, EvdFlags, Event, EventData, MemPrivileges};
+use dat_api::safe::{EventDispatcher, WaitPolicy};
+use dat_api::types::{DtoStatus, Event, EventData};
+use dat_engine::cm::ListenOn;
 
+use crate::ends::end::{End, Flags, Op, Queue};
+use crate::ends::interface::{Interface, Shape};
+use crate::ends::rust::{Rust, RustEnd};
 use crate::failure::Failure;
 
 /// Number of posted receives: most messages that the waiter has not taken.
 pub(super) const DEPTH: u64 = 64;
 /// Bytes of a message, which is inline.
 const MESSAGE: usize = 8;
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Converts the failure of a control call.
-pub(super) fn call_failed(error: DatError) -> Failure {
-    Failure::environment(format!("a DAT call failed: {error}"))
-}
 
 /// The sender's objects. The waiter has only the event dispatcher.
 pub(super) struct Pair {
-    // Dropped in this order: the memory after all objects that write to it.
-    near: Endpoint,
-    far: Endpoint,
-    sent: EventDispatcher,
-    memory: Memory,
+    near: RustEnd<false>,
+    far: RustEnd<false>,
+    send: <RustEnd<false> as End>::Request,
     /// The number of the next receive.
     next: u64,
 }
 
 impl Pair {
-    /// Creates and connects two endpoints. Also returns the event dispatcher of
+    /// Creates and connects two ends. Also returns the event dispatcher of
     /// the near one's receives, which has this wait policy.
-    pub(super) fn new(
-        adapter: &Adapter,
-        policy: WaitPolicy,
-    ) -> Result<(Self, EventDispatcher), Failure> {
-        let zone = adapter.zone().map_err(call_failed)?;
-        let queue = |streams| adapter.dispatcher(256, streams).map_err(call_failed);
-        let received = EventDispatcher::with_policy(adapter, 256, EvdFlags::DTO, policy)
-            .map_err(call_failed)?;
-        let (sent, connections) = (queue(EvdFlags::DTO)?, queue(EvdFlags::CONNECTION)?);
-        let end = |recv| {
-            zone.endpoint(&EndpointOptions {
-                recv: Some(recv),
-                connect: Some(&connections),
-                ..EndpointOptions::new(&sent)
-            })
-            .map_err(call_failed)
+    pub(super) fn new(rust: &Rust, policy: WaitPolicy) -> Result<(Self, EventDispatcher), Failure> {
+        let shape = Shape {
+            bytes: 4096,
+            sends: 128,
+            receives: 128,
+            sent_completions: 256,
+            received_completions: 256,
+            inline: 0,
+            reads: 1,
+            posted: 0,
+            into: 0..0,
+            policy: Some(policy),
+            timeout: Duration::from_secs(10),
+            listen: ListenOn::All,
         };
-        let (mut near, mut far) = (end(&received)?, end(&sent)?);
-        let requests = queue(EvdFlags::CR)?;
-        let point = adapter.listen_any(&requests).map_err(call_failed)?;
-        far.connect(
-            adapter.address(),
-            point.qualifier(),
-            Some(CONNECT_TIMEOUT),
-            &[],
-        )
-        .map_err(call_failed)?;
-        let waited = |queue: &EventDispatcher| {
-            queue.wait(Some(CONNECT_TIMEOUT)).map_err(|code| {
-                Failure::run(format!("the DAT connection was not established: {code}"))
-            })
-        };
-        let event = waited(&requests)?;
-        let mut request = ConnectionRequest::from_event(&event).ok_or_else(|| {
-            Failure::run(format!(
-                "event {:?} instead of a connection request",
-                event.data
-            ))
-        })?;
-        request.accept(&mut near, &[]).map_err(call_failed)?;
-        for _ in 0..2 {
-            waited(&connections)?;
-        }
+        let [near, far] = rust.connect_pair::<false>(&shape)?;
+        let received = near.end.received().clone();
         let mut pair = Self {
-            near,
-            far,
-            sent,
-            memory: zone
-                .memory(4096, MemPrivileges::all())
-                .map_err(call_failed)?,
+            send: far.end.request(Op::Send, 0..MESSAGE, far.theirs),
+            near: near.end,
+            far: far.end,
             next: 0,
         };
         for _ in 0..DEPTH {
@@ -95,23 +59,16 @@ impl Pair {
 
     /// Posts the next receive, with its number as cookie.
     pub(super) fn receive(&mut self) -> Result<(), Failure> {
-        let segment = [self.memory.segment(MESSAGE..2 * MESSAGE)];
-        self.near
-            .post_recv(&segment, self.next, CompletionFlags::empty())
-            .map_err(|code| Failure::run(format!("cannot post a receive: {code}")))?;
+        self.near.post_receive(0..MESSAGE, &mut (), self.next)?;
         self.next += 1;
         Ok(())
     }
 
     /// Polls completions of earlier sends, then posts a message.
     pub(super) fn send(&mut self) -> Result<(), Failure> {
-        while let Ok(Some(event)) = self.sent.next() {
-            number(&event)?;
-        }
-        let segment = [self.memory.segment(0..MESSAGE)];
-        self.far
-            .post_send(&segment, 0, CompletionFlags::empty())
-            .map_err(|code| Failure::run(format!("cannot post a send: {code}")))
+        while self.far.poll(Queue::Sent).transpose()?.is_some() {}
+        let (end, request) = (&mut self.far, &mut self.send);
+        Ok(end.post(Op::Send, 0..MESSAGE, request, 0, Flags::SIGNALED)?)
     }
 }
 

@@ -7,12 +7,12 @@ use serde::Serialize;
 
 use super::case::Cpus;
 use super::outcome::{Outcome, find};
-use crate::cli::Rate;
 use crate::host::Host;
 use crate::report::document::document;
 use crate::report::fit::fit;
 use crate::report::{DeviceFacts, Distribution, Figures, Reliability, head, pinned, reliability};
 use crate::stats::rounds::median;
+use crate::wake::options::Rate;
 
 /// Name and version of the schema.
 /// The histogram of version 1 was a list; that of version 2 is an object, as in

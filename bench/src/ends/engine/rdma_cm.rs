@@ -13,11 +13,11 @@ use dat_engine::cm::{
 use dat_engine::{ConnectOptions, EndpointHandle, Greeting, TransportOptions};
 
 use super::{Engine, EngineEnd};
-use crate::cli::RunArgs;
 use crate::ends::dat::Dat;
 use crate::ends::device_port::DevicePort;
 use crate::ends::interface::Shape;
 use crate::failure::Failure;
+use crate::options::RunArgs;
 
 /// The engine with an rdma_cm connection manager.
 pub(crate) struct EngineRdmaCm {

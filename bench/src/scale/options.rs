@@ -2,12 +2,12 @@
 
 use clap::Args;
 
-use super::{DeviceArgs, ResultArgs, absolute, cpu};
 use crate::failure::Failure;
+use crate::options::{DeviceArgs, ResultArgs, absolute, cpu};
 use crate::results::Condition;
 use crate::scale::Kind;
 
-pub(super) const ABOUT: &str = "\
+pub(crate) const ABOUT: &str = "\
 Measure the cost per message and the memory of many endpoints on one SRQ.
 
 All endpoints take their receives from one shared receive queue and report to
@@ -40,7 +40,7 @@ pairs because it creates them for only the operations that it uses
 operations. DAT's endpoints are not connected; their completions have room in
 two event dispatchers.";
 
-pub(super) const EXAMPLES: &str = "\
+pub(crate) const EXAMPLES: &str = "\
 Examples:
   dat-bench scale -d emu                          no hardware needed
   dat-bench scale -d emu --instructions           instructions and cache lines too; needs valgrind

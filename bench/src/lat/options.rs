@@ -2,12 +2,14 @@
 
 use clap::Args;
 
-use super::run::{MAX_WARMUP, size};
-use super::{Api, HistogramArgs, LastByte, Operation, RunArgs, Wait, absolute, per_second};
 use crate::failure::Failure;
+use crate::options::{
+    Api, HistogramArgs, LastByte, MAX_WARMUP, Operation, RunArgs, Wait, absolute, default_inline,
+    per_second, size,
+};
 use crate::results::Condition;
 
-pub(super) const ABOUT: &str = "\
+pub(crate) const ABOUT: &str = "\
 Measure ping-pong latency, in microseconds.
 
 Without a host, this side is the server: it waits for a client and answers its
@@ -59,7 +61,7 @@ below the table and stored in the JSON file.
 Ctrl-C ends the run after the current round; what was measured until then is
 printed and written. A failure keeps it, too.";
 
-pub(super) const EXAMPLES: &str = "\
+pub(crate) const EXAMPLES: &str = "\
 Examples:
   dat-bench lat --loopback                     one process, the best device of this host
   dat-bench lat --loopback -d emu -o write     on the emulated ConnectX, no hardware needed
@@ -209,14 +211,5 @@ impl LatArgs {
             return Ok(());
         };
         Err(Failure::usage(format!("--wait: {cause}")))
-    }
-}
-
-/// Returns the largest inline message of perftest's latency tests.
-pub(super) fn default_inline(operation: Operation) -> u32 {
-    match operation {
-        Operation::Send => 236,
-        Operation::Write => 220,
-        Operation::Read => 0,
     }
 }

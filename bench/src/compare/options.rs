@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::run::size;
-use super::{DeviceArgs, Operation, seconds};
+use crate::options::{DeviceArgs, Operation, seconds, size};
 
-pub(super) const ABOUT: &str = "\
+pub(crate) const ABOUT: &str = "\
 Measure the same ping-pong with perftest, or ucx_perftest, and with dat-bench,
 in turns.
 
@@ -31,7 +30,7 @@ read, over rc_mlx5, or over rc_verbs where that is not possible, with the first
 data layout of short, bcopy and zcopy that carries the size. Its figure is the
 median of its last 2,048 samples. The result names what ran.";
 
-pub(super) const EXAMPLES: &str = "\
+pub(crate) const EXAMPLES: &str = "\
 Examples:
   dat-bench compare -d emu                     no hardware needed
   dat-bench compare -d mlx5_0 -s 64 -n 100000 --pairs 21

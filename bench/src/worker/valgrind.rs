@@ -3,7 +3,7 @@
 //! `callgrind.h`.
 
 /// Whether client requests are implemented here for this processor.
-pub(super) const CAN_SWITCH: bool = cfg!(target_arch = "x86_64");
+pub(crate) const CAN_SWITCH: bool = cfg!(target_arch = "x86_64");
 
 /// `VG_USERREQ_TOOL_BASE('C','T')`.
 const CALLGRIND: u64 = 0x4354_0000;
@@ -12,12 +12,12 @@ const STOP_INSTRUMENTATION: u64 = CALLGRIND + 5;
 
 /// Switches instrumentation on, with an empty cache. Does nothing without
 /// valgrind.
-pub(super) fn start() {
+pub(crate) fn start() {
     request(START_INSTRUMENTATION);
 }
 
 /// Switches instrumentation off.
-pub(super) fn stop() {
+pub(crate) fn stop() {
     request(STOP_INSTRUMENTATION);
 }
 

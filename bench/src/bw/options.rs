@@ -2,14 +2,12 @@
 
 use clap::Args;
 
-use super::lat::default_inline;
-use super::run::{MAX_WARMUP, size};
-use super::{Operation, RunArgs, absolute};
 use crate::ends::LONGEST_LIST;
 use crate::failure::Failure;
+use crate::options::{MAX_WARMUP, Operation, RunArgs, absolute, default_inline, size};
 use crate::results::Condition;
 
-pub(super) const ABOUT: &str = "\
+pub(crate) const ABOUT: &str = "\
 Measure bandwidth: how many bytes per second one side can send, write or read.
 
 The client keeps up to -t requests of each endpoint in the queue. With -o send and
@@ -47,7 +45,7 @@ sides need the same -o, -s, -a, -n, -D, --rounds, --api, -q and -b, and with
 Ctrl-C ends the run after the current round; what was measured until then is
 printed and written. A failure keeps it, too.";
 
-pub(super) const RATE_ABOUT: &str = "\
+pub(crate) const RATE_ABOUT: &str = "\
 Measure the rate of small messages: how many per second one side can send, write
 or read.
 
@@ -58,7 +56,7 @@ how many requests share one completion, and -b sends both ways at once.
 
 See 'dat-bench bw --help' for what the columns and options mean.";
 
-pub(super) const EXAMPLES: &str = "\
+pub(crate) const EXAMPLES: &str = "\
 Examples:
   dat-bench bw --loopback -d emu               no hardware needed
   dat-bench bw -d mlx5_0 -o write              server: waits on TCP port 18515

@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::results::Condition;
 
-pub(super) const ABOUT: &str = "\
+pub(crate) const ABOUT: &str = "\
 Print what changed between two result files that --json has written.
 
 Cases are matched by name: size, interface and rate (lat, bw, rate), wait policy and rate
@@ -20,7 +20,7 @@ Lehmann, Mann and Whitney). The rounds of one run do not show what differs
 between two runs of the same program (placement in memory, other programs):
 before you believe a small difference, repeat both runs.";
 
-pub(super) const EXAMPLES: &str = "\
+pub(crate) const EXAMPLES: &str = "\
 Examples:
   dat-bench diff before.json after.json
   dat-bench diff before.json after.json --fail-if 'p50>+5%' --fail-if 'p99>20us'

@@ -7,11 +7,11 @@ use std::time::Duration;
 use clap::Args;
 use dat_api::safe::WaitPolicy;
 
-use super::{DeviceArgs, HistogramArgs, ResultArgs, absolute, seconds};
 use crate::failure::Failure;
+use crate::options::{DeviceArgs, HistogramArgs, ResultArgs, absolute, seconds};
 use crate::results::Condition;
 
-pub(super) const ABOUT: &str = "\
+pub(crate) const ABOUT: &str = "\
 Measure the wake-up latency and the CPU time of waiting, per wait policy.
 
 A thread waits for messages as dat_evd_wait does, with each policy of --wait:
@@ -47,7 +47,7 @@ A result is UNRELIABLE for the reasons that 'dat-bench lat --help' lists. With
 poll the waiter must have run 95 % of the time; a waiter that sleeps, 95 % of the
 time in which it was ready to run.";
 
-pub(super) const EXAMPLES: &str = "\
+pub(crate) const EXAMPLES: &str = "\
 Examples:
   dat-bench wake -d emu                                 all policies, no hardware needed
   dat-bench wake -d emu --wait poll,adaptive,block --rate 100,20000,max

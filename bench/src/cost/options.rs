@@ -2,12 +2,12 @@
 
 use clap::Args;
 
-use super::{DeviceArgs, ResultArgs, absolute, cpu};
 use crate::cost::Variant;
 use crate::failure::Failure;
+use crate::options::{DeviceArgs, ResultArgs, absolute, cpu};
 use crate::results::Condition;
 
-pub(super) const ABOUT: &str = "\
+pub(crate) const ABOUT: &str = "\
 Measure the processor cost of posts and polls, beside libmlx5.
 
 Figures are nanoseconds per operation, the calling loop included; with
@@ -45,7 +45,7 @@ DAT chooses by length what it sends inline, so its 'not inline' messages have
 take several events. Atomic operations are measured through uDAPL 2.0 only
 (dat_extension_op).";
 
-pub(super) const EXAMPLES: &str = "\
+pub(crate) const EXAMPLES: &str = "\
 Examples:
   dat-bench cost -d emu                        all variants, no hardware needed
   dat-bench cost -d emu --instructions         instructions too; needs valgrind

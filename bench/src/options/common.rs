@@ -5,8 +5,6 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Path;
-use crate::failure::Failure;
-use crate::select::{self, Selected};
 
 /// Where a command measures.
 #[derive(Clone, Debug, Args)]
@@ -20,15 +18,6 @@ pub(crate) struct DeviceArgs {
     /// Port of the device, from 1
     #[arg(short = 'i', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) ib_port: u8,
-}
-
-impl DeviceArgs {
-    /// Sets the data path for this process, and returns the device, as
-    /// [`select::select`] does.
-    pub(crate) fn select(&self) -> Result<Selected, Failure> {
-        select::set_data_path(self.path);
-        select::select(self.device.as_deref())
-    }
 }
 
 /// The result files of a run.

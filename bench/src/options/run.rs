@@ -13,7 +13,7 @@ const MAX_MESSAGE: u32 = 1 << 30;
 /// The largest size of `-a`, bytes, as in perftest.
 const MAX_SIZE_OF_ALL: u32 = 1 << 23;
 /// The longest warm-up, in messages; it takes more than ten minutes on any device.
-pub(super) const MAX_WARMUP: u64 = 1_000_000_000;
+pub(crate) const MAX_WARMUP: u64 = 1_000_000_000;
 
 /// A run between two sides.
 #[derive(Clone, Debug, Args)]
@@ -83,7 +83,7 @@ pub(crate) struct RunArgs {
 }
 
 /// Parses bytes, with the suffixes K, M and G (also KiB, MiB, GiB) as powers of 1024.
-pub(super) fn size(text: &str) -> Result<u32, String> {
+pub(crate) fn size(text: &str) -> Result<u32, String> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
         "" => 1,
@@ -159,7 +159,7 @@ impl RunArgs {
     /// Refuses options without effect in this run, which clap does not check.
     /// `others` are options of the command that only a measuring side has, and
     /// whether they were given.
-    pub(super) fn check(&self, others: &[(bool, &str)]) -> Result<(), Failure> {
+    pub(crate) fn check(&self, others: &[(bool, &str)]) -> Result<(), Failure> {
         if self.operation != Operation::Send && self.rx_depth.is_some() {
             return Err(Failure::usage(format!(
                 "-r has no meaning with -o {}: only send uses receives; leave it out",
@@ -217,5 +217,14 @@ impl RunArgs {
             }
         }
         Ok(())
+    }
+}
+
+/// Returns the largest inline message of perftest's latency tests.
+pub(crate) fn default_inline(operation: Operation) -> u32 {
+    match operation {
+        Operation::Send => 236,
+        Operation::Write => 220,
+        Operation::Read => 0,
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-pub(super) const ABOUT: &str = "\
+pub(crate) const ABOUT: &str = "\
 Make one HTML page from result files that --json has written.
 
 The page shows latency over message size and over load, percentiles on
@@ -16,7 +16,7 @@ plots. Results that are unreliable and emulated NICs are marked.
 The page is one file: it needs no network and no script, follows the reader's
 choice of dark or light, and fits phones and paper.";
 
-pub(super) const EXAMPLES: &str = "\
+pub(crate) const EXAMPLES: &str = "\
 Examples:
   dat-bench report lat.json                          writes report.html
   dat-bench report before.json after.json -o out.html
