@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::ends::LONGEST_LIST;
 use crate::failure::Failure;
-use crate::options::{MAX_WARMUP, Operation, RunArgs, absolute, default_inline, size};
+use crate::options::{MAX_WARMUP, Operation, RunArgs, absolute, choices, default_inline, size};
 use crate::results::Condition;
 
 pub(crate) const ABOUT: &str = "\
@@ -107,20 +107,13 @@ pub(crate) struct BwArgs {
     pub(crate) fail_if: Vec<Condition>,
 }
 
-/// Which of the two commands measures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Throughput {
-    Bw,
-    Rate,
-}
-
-impl Throughput {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Bw => "bw",
-            Self::Rate => "rate",
-        }
+choices! {
+    /// Which of the two commands measures.
+    pub(crate) enum Throughput {
+        /// Bandwidth
+        Bw = "bw",
+        /// Message rate
+        Rate = "rate",
     }
 }
 

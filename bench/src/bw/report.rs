@@ -7,11 +7,9 @@ use serde::Serialize;
 
 use super::outcome::{Outcome, average};
 use crate::bw::options::Throughput;
-use crate::host::Host;
-use crate::options::{Api, Operation};
-use crate::report::document::document;
-use crate::report::{DeviceFacts, Reliability, RunConditions};
-use crate::stats::rounds::Interval;
+use crate::options::Operation;
+use crate::report::RunConditions;
+use crate::report::document::{document, object};
 
 /// Name and version of the schema.
 const SCHEMA: &str = "dat-bench/bw/1";
@@ -139,63 +137,15 @@ pub(super) fn note(conditions: &Conditions) -> String {
     )
 }
 
-#[derive(Serialize)]
-struct Body<'a> {
-    host: &'a Host,
-    device: &'a DeviceFacts,
-    run: Run<'a>,
-    /// Whether all cases were measured in all rounds.
-    complete: bool,
-    results: Vec<Entry<'a>>,
-}
-
-#[derive(Serialize)]
-struct Run<'a> {
-    command: Throughput,
-    #[serde(flatten)]
-    common: &'a RunConditions,
-    bidirectional: bool,
-    endpoints: u32,
-    post_list: u32,
-    cq_moderation: u32,
-    warmup_messages: u64,
-}
-
-/// The results of one case.
-#[derive(Serialize)]
-struct Entry<'a> {
-    bytes: u32,
-    api: Api,
-    /// Messages of all endpoints and both sides.
-    iterations: u64,
-    bw_peak_bytes_per_second: Option<f64>,
-    bw_average_bytes_per_second: f64,
-    messages_per_second: f64,
-    round_bytes_per_second: Vec<f64>,
-    /// 95 % confidence interval of the median of the rounds; none with fewer than six.
-    round_median_interval_bytes_per_second: Option<Interval>,
-    /// The sides that have sent: the client, and the server with `-b`.
-    sides: Vec<SideEntry>,
-    payload_verified: bool,
-    #[serde(flatten)]
-    reliability: Reliability<'a>,
-}
-
-#[derive(Serialize)]
-struct SideEntry {
-    messages: u64,
-    seconds: f64,
-    messages_per_second: f64,
-}
-
 /// Returns the JSON document.
 pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome], complete: bool) -> String {
     let run = &conditions.run;
-    let body = Body {
+    let body = object! {
         host: &run.host,
         device: &run.device,
-        run: Run {
+        run: object! {
             command: conditions.command,
+            #[serde(flatten)]
             common: run,
             bidirectional: conditions.both,
             endpoints: conditions.endpoints,
@@ -203,15 +153,23 @@ pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome], complete: bool
             cq_moderation: conditions.moderation,
             warmup_messages: run.warmup,
         },
-        complete,
-        results: outcomes.iter().map(entry).collect(),
+        complete: complete,
+        results: outcomes.iter().map(entry).collect::<Vec<_>>(),
     };
     document(SCHEMA, &run.device, body)
 }
 
-fn entry(outcome: &Outcome) -> Entry<'_> {
+/// Returns the results of one case.
+fn entry(outcome: &Outcome) -> impl Serialize {
     let rate = outcome.rate();
-    Entry {
+    let sides = outcome.sides.iter().map(|side| {
+        object! {
+            messages: side.messages,
+            seconds: side.picoseconds as f64 / 1e12,
+            messages_per_second: average(side),
+        }
+    });
+    object! {
         bytes: outcome.size,
         api: outcome.api,
         iterations: outcome.messages(),
@@ -220,16 +178,9 @@ fn entry(outcome: &Outcome) -> Entry<'_> {
         messages_per_second: rate,
         round_bytes_per_second: outcome.round_bytes(),
         round_median_interval_bytes_per_second: outcome.interval(),
-        sides: outcome
-            .sides
-            .iter()
-            .map(|side| SideEntry {
-                messages: side.messages,
-                seconds: side.picoseconds as f64 / 1e12,
-                messages_per_second: average(side),
-            })
-            .collect(),
+        sides: sides.collect::<Vec<_>>(),
         payload_verified: true,
+        #[serde(flatten)]
         reliability: outcome.reliability(),
     }
 }

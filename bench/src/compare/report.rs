@@ -8,7 +8,7 @@ use super::ours::Ours;
 use super::{perftest, ucx};
 use crate::host::Host;
 use crate::options::Operation;
-use crate::report::document::document;
+use crate::report::document::{document, object};
 use crate::report::fit::fit;
 use crate::report::{DeviceFacts, head};
 use crate::stats::rounds::{Interval, Summary, median, median_interval};
@@ -175,59 +175,20 @@ pub(super) fn text(conditions: &Conditions, pairs: &[Pair]) -> String {
     fit(&out)
 }
 
-#[derive(Serialize)]
-struct Body<'a> {
-    conditions: &'a Conditions,
-    /// dat-bench's median relative to the other program's: the median of the pairs' ratios.
-    ratio: f64,
-    /// 95 % confidence interval of the ratio; none with fewer than six pairs.
-    ratio_interval: Option<Interval>,
-    /// Whether the interval excludes 1; none without an interval.
-    measurable: Option<bool>,
-    pairs: Vec<Entry<'a>>,
-}
-
-/// Times in microseconds.
-#[derive(Serialize)]
-struct Entry<'a> {
-    #[serde(flatten)]
-    theirs: TheirEntry,
-    dat_bench: OursEntry<'a>,
-}
-
+/// The other program's times, microseconds; those of perftest also of all samples.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
-enum TheirEntry {
-    Perftest(PerftestEntry),
-    UcxPerftest { t_typical: f64, t_avg: f64 },
-}
-
-#[derive(Serialize)]
-struct PerftestEntry {
-    t_typical: f64,
-    /// As in its table.
-    t_max: f64,
-    t_stdev: f64,
-    /// Of the samples that it printed.
-    samples: usize,
-    true_max: f64,
-    true_stdev: f64,
-}
-
-#[derive(Serialize)]
-struct OursEntry<'a> {
-    t_typical: f64,
-    max: f64,
-    t_stdev: f64,
-    unreliable: &'a [String],
+enum TheirEntry<P, U> {
+    Perftest(P),
+    UcxPerftest(U),
 }
 
 /// Returns the JSON document.
 pub(super) fn json(conditions: &Conditions, pairs: &[Pair]) -> String {
     let ratios = ratios(pairs);
     let interval = median_interval(&ratios);
-    let entry = |theirs: &Theirs| match theirs {
-        Theirs::Perftest(run) => TheirEntry::Perftest(PerftestEntry {
+    let theirs = |theirs: &Theirs| match theirs {
+        Theirs::Perftest(run) => TheirEntry::Perftest(object! {
             t_typical: run.typical,
             t_max: run.max,
             t_stdev: run.stdev,
@@ -235,28 +196,29 @@ pub(super) fn json(conditions: &Conditions, pairs: &[Pair]) -> String {
             true_max: run.largest(),
             true_stdev: run.true_stdev(),
         }),
-        Theirs::Ucx(run) => TheirEntry::UcxPerftest {
+        Theirs::Ucx(run) => TheirEntry::UcxPerftest(object! {
             t_typical: run.typical,
             t_avg: run.average,
-        },
+        }),
     };
-    let body = Body {
-        conditions,
+    let pairs = pairs.iter().map(|pair| {
+        object! {
+            #[serde(flatten)]
+            theirs: theirs(&pair.theirs),
+            dat_bench: object! {
+                t_typical: pair.ours.typical,
+                max: pair.ours.max,
+                t_stdev: pair.ours.stdev,
+                unreliable: &pair.ours.unreliable,
+            },
+        }
+    });
+    let body = object! {
+        conditions: conditions,
         ratio: median(&ratios),
         ratio_interval: interval,
         measurable: interval.map(is_measurable),
-        pairs: pairs
-            .iter()
-            .map(|pair| Entry {
-                theirs: entry(&pair.theirs),
-                dat_bench: OursEntry {
-                    t_typical: pair.ours.typical,
-                    max: pair.ours.max,
-                    t_stdev: pair.ours.stdev,
-                    unreliable: &pair.ours.unreliable,
-                },
-            })
-            .collect(),
+        pairs: pairs.collect::<Vec<_>>(),
     };
     document(SCHEMA, &conditions.device, body)
 }

@@ -76,7 +76,9 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {
     }
     if args.instructions {
         for outcome in &mut outcomes {
-            outcome.instructions = count(outcome.variant, &selected.name, args)?;
+            for (operation, instructions) in count(outcome.variant, &selected.name, args)? {
+                outcome.count(operation, instructions);
+            }
         }
     }
     let json = report::json(&conditions, &outcomes);

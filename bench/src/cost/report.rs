@@ -8,23 +8,29 @@ use super::operation::Operation;
 use super::variant::Variant;
 use crate::host::Host;
 use crate::noise::{Noise, Waiting};
-use crate::report::document::document;
+use crate::report::document::{document, object};
 use crate::report::fit::{WIDTH, fit};
-use crate::report::reliability::{self, Verdict};
+use crate::report::reliability;
 use crate::report::{DeviceFacts, Reliability, head, pinned};
 use crate::stats::rounds::Summary;
 
 /// Name and version of the schema.
 const SCHEMA: &str = "dat-bench/cost/2";
 
+/// The results of one operation.
+#[derive(Default)]
+struct Measured {
+    /// Nanoseconds per operation, one value per round.
+    samples: Vec<f64>,
+    /// Number of rounds left out because they had to wait for completions.
+    left_out: u32,
+    instructions: Option<f64>,
+}
+
 /// The results of one variant.
 pub(super) struct Outcome {
     pub(super) variant: Variant,
-    /// Nanoseconds per operation, one value per round.
-    pub(super) samples: Vec<(Operation, Vec<f64>)>,
-    /// Number of rounds left out because they had to wait for completions.
-    pub(super) left_out: Vec<(Operation, u32)>,
-    pub(super) instructions: Vec<(Operation, f64)>,
+    operations: [Measured; Operation::ALL.len()],
     pub(super) noise: Noise,
 }
 
@@ -37,9 +43,7 @@ impl Outcome {
     pub(super) fn new(variant: Variant) -> Self {
         Self {
             variant,
-            samples: Operation::ALL.map(|it| (it, Vec::new())).into(),
-            left_out: Operation::ALL.map(|it| (it, 0)).into(),
-            instructions: Vec::new(),
+            operations: Operation::ALL.map(|_| Measured::default()),
             noise: Noise::default(),
         }
     }
@@ -51,26 +55,16 @@ impl Outcome {
 
     /// Adds the figure of a round; `None` is a round that is left out.
     pub(super) fn take(&mut self, operation: Operation, nanoseconds: Option<f64>) {
+        let of = &mut self.operations[operation as usize];
         match nanoseconds {
-            Some(value) => {
-                let of = self.samples.iter_mut().find(|(it, _)| *it == operation);
-                of.expect("all are there").1.push(value);
-            }
-            None => {
-                let of = self.left_out.iter_mut().find(|(it, _)| *it == operation);
-                of.expect("all are there").1 += 1;
-            }
+            Some(value) => of.samples.push(value),
+            None => of.left_out += 1,
         }
     }
 
-    fn nanoseconds(&self, operation: Operation) -> Option<Summary> {
-        let (_, samples) = self.samples.iter().find(|(it, _)| *it == operation)?;
-        Summary::of(samples)
-    }
-
-    fn instructions(&self, operation: Operation) -> Option<f64> {
-        let found = self.instructions.iter().find(|(it, _)| *it == operation);
-        found.map(|&(_, count)| count)
+    /// Sets the instructions of an operation.
+    pub(super) fn count(&mut self, operation: Operation, instructions: f64) {
+        self.operations[operation as usize].instructions = Some(instructions);
     }
 }
 
@@ -100,15 +94,16 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     );
     let mut out = head(&conditions.device, &conditions.host, &place);
     // Writing to a String cannot fail.
-    let counted = outcomes.iter().any(|it| !it.instructions.is_empty());
+    let mut measured = outcomes.iter().flat_map(|it| &it.operations);
+    let counted = measured.any(|it| it.instructions.is_some());
     let _ = writeln!(
         out,
         "\n nanoseconds per operation: median of {} rounds of {} (± half the interquartile range)",
         conditions.rounds * conditions.turns,
         conditions.operations_per_section
     );
-    table(&mut out, outcomes, |outcome, operation| {
-        let figure = outcome.nanoseconds(operation)?;
+    table(&mut out, outcomes, |measured| {
+        let figure = Summary::of(&measured.samples)?;
         Some(format!("{:.1} ±{:.1}", figure.median, figure.spread()))
     });
     if counted {
@@ -116,16 +111,12 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
             out,
             "\n instructions per operation (callgrind), including the calling loop"
         );
-        table(&mut out, outcomes, |outcome, operation| {
-            outcome
-                .instructions(operation)
-                .map(|count| format!("{count:.1}"))
+        table(&mut out, outcomes, |measured| {
+            measured.instructions.map(|count| format!("{count:.1}"))
         });
     }
-    let left_out: u32 = outcomes
-        .iter()
-        .flat_map(|outcome| outcome.left_out.iter().map(|&(_, count)| count))
-        .sum();
+    let measured = outcomes.iter().flat_map(|it| &it.operations);
+    let left_out: u32 = measured.map(|it| it.left_out).sum();
     if left_out > 0 {
         let _ = writeln!(
             out,
@@ -137,11 +128,7 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
 }
 
 /// Appends tables with a row per operation and a column per variant, as many as needed.
-fn table(
-    out: &mut String,
-    outcomes: &[Outcome],
-    cell: impl Fn(&Outcome, Operation) -> Option<String>,
-) {
+fn table(out: &mut String, outcomes: &[Outcome], cell: impl Fn(&Measured) -> Option<String>) {
     const TITLE: usize = 38;
     const CELL: usize = 13;
     for outcomes in outcomes.chunks((WIDTH - TITLE - 1) / CELL) {
@@ -153,7 +140,8 @@ fn table(
         for operation in Operation::ALL {
             let _ = write!(out, " {:TITLE$}", operation.title());
             for outcome in outcomes {
-                let text = cell(outcome, operation).unwrap_or_else(|| "-".to_owned());
+                let measured = &outcome.operations[operation as usize];
+                let text = cell(measured).unwrap_or_else(|| "-".to_owned());
                 let _ = write!(out, "{text:>CELL$}");
             }
             out.push('\n');
@@ -161,69 +149,36 @@ fn table(
     }
 }
 
-#[derive(Serialize)]
-struct Body<'a> {
-    conditions: &'a Conditions,
-    noise: Vec<VariantNoise<'a>>,
-    results: Vec<Entry>,
-}
-
-#[derive(Serialize)]
-struct VariantNoise<'a> {
-    variant: Variant,
-    #[serde(flatten)]
-    noise: &'a Noise,
-}
-
-#[derive(Serialize)]
-struct Entry {
-    operation: &'static str,
-    variant: Variant,
-    /// Per operation; none if the interface has no such call.
-    nanoseconds: Option<Summary>,
-    /// Number of measured rounds.
-    rounds: usize,
-    /// Number of rounds left out because they had to wait for completions.
-    spoiled: u32,
-    /// Per operation; none without `--instructions`.
-    instructions: Option<f64>,
-    /// Of the variant's times.
-    #[serde(flatten)]
-    verdict: Verdict,
-}
-
 /// Returns the JSON document.
 pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
-    let results = outcomes
-        .iter()
-        .flat_map(|outcome| {
-            Operation::ALL.map(|operation| Entry {
+    let results = outcomes.iter().flat_map(|outcome| {
+        Operation::ALL.map(|operation| {
+            let measured = &outcome.operations[operation as usize];
+            object! {
                 operation: operation.key(),
                 variant: outcome.variant,
-                nanoseconds: outcome.nanoseconds(operation),
-                rounds: count(&outcome.samples, operation).map_or(0, Vec::len),
-                spoiled: count(&outcome.left_out, operation).copied().unwrap_or(0),
-                instructions: outcome.instructions(operation),
+                nanoseconds: Summary::of(&measured.samples),
+                rounds: measured.samples.len(),
+                spoiled: measured.left_out,
+                instructions: measured.instructions,
+                #[serde(flatten)]
                 verdict: outcome.reliability().verdict().clone(),
-            })
+            }
         })
-        .collect();
-    let noise = outcomes.iter().map(|outcome| VariantNoise {
-        variant: outcome.variant,
-        noise: &outcome.noise,
     });
-    let body = Body {
-        conditions,
-        noise: noise.collect(),
-        results,
+    let noise = outcomes.iter().map(|outcome| {
+        object! {
+            variant: outcome.variant,
+            #[serde(flatten)]
+            noise: &outcome.noise,
+        }
+    });
+    let body = object! {
+        conditions: conditions,
+        noise: noise.collect::<Vec<_>>(),
+        results: results.collect::<Vec<_>>(),
     };
     document(SCHEMA, &conditions.device, body)
-}
-
-fn count<T>(of: &[(Operation, T)], operation: Operation) -> Option<&T> {
-    of.iter()
-        .find(|(it, _)| *it == operation)
-        .map(|(_, value)| value)
 }
 
 #[cfg(test)]
@@ -294,7 +249,7 @@ mod tests {
                 for operation in Operation::ALL {
                     outcome.take(operation, Some(1234.5));
                     outcome.take(operation, Some(2345.6));
-                    outcome.instructions.push((operation, 1234.5));
+                    outcome.count(operation, 1234.5);
                 }
                 outcome
             })

@@ -371,11 +371,13 @@ impl<const SHARED: bool> End for EngineEnd<SHARED> {
         wr_id: u64,
     ) -> Result<(), Fault> {
         let request = RecvRequest { wr_id, segments };
-        // SAFETY: as in `post`.
-        Ok(match SHARED {
-            true => unsafe { self.srq().post(&request) }?,
-            false => unsafe { self.endpoint.post_recv(&request) }?,
-        })
+        let posted = match SHARED {
+            // SAFETY: as in `post`.
+            true => unsafe { self.srq().post(&request) },
+            // SAFETY: as in `post`.
+            false => unsafe { self.endpoint.post_recv(&request) },
+        };
+        Ok(posted?)
     }
 
     #[inline(always)]

@@ -158,27 +158,14 @@ impl Dat for Rust {
     }
 }
 
-/// Returns endpoint attributes with the depths of the run, one segment, and as
-/// many RDMA reads in flight as the run needs, if the device has reads.
+/// Returns endpoint attributes with the depths of the run, and as many RDMA reads in flight as
+/// the run needs, if the device has reads.
 fn attributes(adapter: &Adapter, shape: &Shape) -> EpAttributes {
     let limits = adapter.query().ia;
-    let count = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
     EpAttributes {
-        service_type: 0,
-        max_message_size: limits.max_message_size,
-        max_rdma_size: limits.max_rdma_size,
-        qos: 0,
-        recv_completion_flags: CompletionFlags::empty(),
-        request_completion_flags: CompletionFlags::empty(),
-        max_recv_dtos: count(shape.receives),
-        max_request_dtos: count(shape.sends),
-        max_recv_iov: 1,
-        max_request_iov: 1,
         max_rdma_read_in: limits.max_rdma_read_per_ep_in.min(shape.reads),
         max_rdma_read_out: limits.max_rdma_read_per_ep_out.min(shape.reads),
-        srq_soft_hw: 0,
-        max_rdma_read_iov: 1,
-        max_rdma_write_iov: 1,
+        ..adapter.endpoint_attributes(shape.receives, shape.sends)
     }
 }
 

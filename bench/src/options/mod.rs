@@ -6,8 +6,6 @@ mod run;
 
 use std::time::Duration;
 
-use clap::ValueEnum;
-
 pub(crate) use common::{DeviceArgs, HistogramArgs, ResultArgs};
 pub(crate) use run::{MAX_WARMUP, RunArgs, default_inline, size};
 
@@ -19,38 +17,51 @@ pub(crate) const PORT: u16 = 18515;
 /// The environment variable for the address on which DAT's service points listen.
 pub(crate) const LISTEN: &str = "DAT_LISTEN";
 
-/// The data path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Path {
-    /// Direct on mlx5 devices, else verbs
-    Auto,
-    /// The engine writes the device's rings
-    Direct,
-    /// libibverbs
-    Verbs,
-}
-
-impl Path {
-    /// Returns the value of DAT_PATH for it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Direct => "direct",
-            Self::Verbs => "verbs",
+/// Defines an option's values: the enum, and their names on the command line, in JSON and in
+/// the output.
+macro_rules! choices {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident {
+        $($(#[$doc:meta])* $value:ident = $text:tt,)*
+    }) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
+        $(#[$meta])*
+        $vis enum $name {
+            $($(#[$doc])* #[value(name = $text)] #[serde(rename = $text)] $value,)*
         }
+
+        impl $name {
+            $vis fn name(self) -> &'static str {
+                match self {
+                    $(Self::$value => $text,)*
+                }
+            }
+        }
+    };
+}
+pub(crate) use choices;
+
+choices! {
+    /// The data path.
+    pub(crate) enum Path {
+        /// Direct on mlx5 devices, else verbs
+        Auto = "auto",
+        /// The engine writes the device's rings
+        Direct = "direct",
+        /// libibverbs
+        Verbs = "verbs",
     }
 }
 
-/// The measured operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Operation {
-    /// Send into a posted receive, answered by a send
-    Send,
-    /// RDMA write, answered by an RDMA write (lat: --last-byte says how it is noticed)
-    Write,
-    /// RDMA read of the other side's memory
-    Read,
+choices! {
+    /// The measured operation.
+    pub(crate) enum Operation {
+        /// Send into a posted receive, answered by a send
+        Send = "send",
+        /// RDMA write, answered by an RDMA write (lat: --last-byte says how it is noticed)
+        Write = "write",
+        /// RDMA read of the other side's memory
+        Read = "read",
+    }
 }
 
 impl Operation {
@@ -61,84 +72,45 @@ impl Operation {
             Self::Read => Reported::FullRoundTrip,
         }
     }
+}
 
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Send => "send",
-            Self::Write => "write",
-            Self::Read => "read",
-        }
+choices! {
+    /// Whether the receiver of an RDMA write polls the last byte of its memory.
+    #[derive(Default)]
+    pub(crate) enum LastByte {
+        /// If the devices of both sides promise the order of a message's bytes
+        #[default]
+        Auto = "auto",
+        /// Also if they do not promise it
+        Force = "force",
+        /// Not at all: an empty send follows each write
+        Never = "never",
     }
 }
 
-/// Whether the receiver of an RDMA write polls the last byte of its memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum LastByte {
-    /// If the devices of both sides promise the order of a message's bytes
-    #[default]
-    Auto,
-    /// Also if they do not promise it
-    Force,
-    /// Not at all: an empty send follows each write
-    Never,
-}
-
-impl LastByte {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Force => "force",
-            Self::Never => "never",
-        }
+choices! {
+    /// The measured interface; all of them use the same engine.
+    pub(crate) enum Api {
+        /// The engine, without DAT
+        Engine = "engine",
+        /// DAT's Rust types (dat_api::safe)
+        Rust = "rust",
+        /// DAT's C calls (libdat.so, loaded at run time)
+        C = "c",
     }
 }
 
-/// The measured interface; all of them use the same engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Api {
-    /// The engine, without DAT
-    Engine,
-    /// DAT's Rust types (dat_api::safe)
-    Rust,
-    /// DAT's C calls (libdat.so, loaded at run time)
-    C,
-}
-
-impl Api {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Engine => "engine",
-            Self::Rust => "rust",
-            Self::C => "c",
-        }
-    }
-}
-
-/// A wait policy of DAT.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Wait {
-    /// Spin
-    Poll,
-    /// Halt the core between polls until the next completion is written
-    Umwait,
-    /// Spin for a learned time, then sleep
-    Adaptive,
-    /// Sleep at once
-    Block,
-}
-
-impl Wait {
-    /// Returns the value of DAT_WAIT for it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Poll => "poll",
-            Self::Umwait => "umwait",
-            Self::Adaptive => "adaptive",
-            Self::Block => "block",
-        }
+choices! {
+    /// A wait policy of DAT.
+    pub(crate) enum Wait {
+        /// Spin
+        Poll = "poll",
+        /// Halt the core between polls until the next completion is written
+        Umwait = "umwait",
+        /// Spin for a learned time, then sleep
+        Adaptive = "adaptive",
+        /// Sleep at once
+        Block = "block",
     }
 }
 

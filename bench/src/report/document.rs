@@ -8,29 +8,34 @@ use serde::Serialize;
 
 use super::DeviceFacts;
 
-#[derive(Serialize)]
-struct Document<T> {
-    /// Name and version of the schema.
-    schema: &'static str,
-    dat_bench: &'static str,
-    /// Seconds since 1970, UTC.
-    finished_at: u64,
-    /// Whether the device is emulated, so that the figures are the emulator's.
-    emulated: bool,
-    #[serde(flatten)]
-    body: T,
+/// Makes a value with these keys in JSON, in this order; `docs/schema` describes them.
+macro_rules! object {
+    ($($(#[$attribute:meta])* $key:ident: $value:expr),* $(,)?) => {{
+        #[allow(non_camel_case_types, reason = "the type of a key has its name")]
+        let object = {
+            #[derive(serde::Serialize)]
+            struct Object<$($key),*> {
+                $($(#[$attribute])* $key: $key,)*
+            }
+            Object {
+                $($key: $value,)*
+            }
+        };
+        object
+    }};
 }
+pub(crate) use object;
 
 /// Returns a result file of a run on this device; `body` has the other keys.
 pub(crate) fn document(schema: &'static str, device: &DeviceFacts, body: impl Serialize) -> String {
-    pretty(&Document {
-        schema,
+    let finished = SystemTime::now().duration_since(UNIX_EPOCH);
+    pretty(&object! {
+        schema: schema,
         dat_bench: env!("CARGO_PKG_VERSION"),
-        finished_at: SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs()),
+        finished_at: finished.map_or(0, |since| since.as_secs()),
         emulated: device.emulated_fabric.is_some(),
-        body,
+        #[serde(flatten)]
+        body: body,
     })
 }
 

@@ -30,7 +30,7 @@ mod table;
 
 pub(crate) use arrival::{Arrival, Method};
 pub(crate) use conditions::{Conditions, DeviceFacts, Goal, head, pinned};
-pub(crate) use distribution::{Distribution, Figures};
+pub(crate) use distribution::Distribution;
 pub(crate) use files::Files;
 pub(crate) use json::text as json;
 pub(crate) use progress::Progress;

@@ -19,7 +19,6 @@ mod report;
 
 use std::process::Command;
 
-use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use self::pages::Pages;
@@ -29,6 +28,7 @@ use crate::ends::libmlx5::Verbs;
 use crate::failure::Failure;
 use crate::host::Host;
 use crate::noise::Noise;
+use crate::options::choices;
 use crate::output::{self, finish};
 use crate::report::{DeviceFacts, Files, reliability};
 use crate::scale::options::ScaleArgs;
@@ -36,37 +36,23 @@ use crate::worker::callgrind::Counts;
 use crate::worker::{Worker, own_executable, valgrind};
 use crate::{results, select};
 
-/// What a worker process measures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Kind {
-    /// Time per message
-    Timed,
-    /// Instructions per message, under callgrind
-    Counted,
-    /// Time per message with libmlx5
-    TimedLibmlx5,
-    /// Instructions per message with libmlx5, under callgrind
-    CountedLibmlx5,
-    /// Memory of the engine's endpoints
-    Engine,
-    /// Memory of DAT's endpoints
-    Dat,
-    /// Memory of libmlx5's queue pairs
-    Libmlx5,
-}
-
-impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Timed => "timed",
-            Self::Counted => "counted",
-            Self::TimedLibmlx5 => "timed-libmlx5",
-            Self::CountedLibmlx5 => "counted-libmlx5",
-            Self::Engine => "engine",
-            Self::Dat => "dat",
-            Self::Libmlx5 => "libmlx5",
-        }
+choices! {
+    /// What a worker process measures.
+    pub(crate) enum Kind {
+        /// Time per message
+        Timed = "timed",
+        /// Instructions per message, under callgrind
+        Counted = "counted",
+        /// Time per message with libmlx5
+        TimedLibmlx5 = "timed-libmlx5",
+        /// Instructions per message with libmlx5, under callgrind
+        CountedLibmlx5 = "counted-libmlx5",
+        /// Memory of the engine's endpoints
+        Engine = "engine",
+        /// Memory of DAT's endpoints
+        Dat = "dat",
+        /// Memory of libmlx5's queue pairs
+        Libmlx5 = "libmlx5",
     }
 }
 

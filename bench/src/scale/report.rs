@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::pages::{Faults, Pages};
 use crate::host::Host;
 use crate::noise::{Noise, Waiting};
-use crate::report::document::document;
+use crate::report::document::{document, object};
 use crate::report::fit::fit;
 use crate::report::{DeviceFacts, Reliability, head, pinned, reliability};
 use crate::stats::rounds::Summary;
@@ -174,43 +174,6 @@ fn reasons(outcomes: &[Outcome]) -> Vec<&str> {
     reasons
 }
 
-#[derive(Serialize)]
-struct Body<'a> {
-    conditions: &'a Conditions,
-    results: Vec<Entry<'a>>,
-}
-
-#[derive(Serialize)]
-struct Entry<'a> {
-    endpoints: u32,
-    /// Of the engine.
-    #[serde(flatten)]
-    engine: CostEntry<'a>,
-    libmlx5: CostEntry<'a>,
-    /// Growth of resident bytes by all endpoints.
-    memory: &'a Memory,
-}
-
-#[derive(Serialize)]
-struct CostEntry<'a> {
-    /// Per message.
-    nanoseconds: Summary,
-    /// Per message; none without `--instructions`.
-    instructions: Option<f64>,
-    /// Distinct lines of 64 bytes per message; none without `--instructions`,
-    /// and on processors where they cannot be counted.
-    cache_lines: Option<f64>,
-    /// Misses of the data TLB per message; none where they cannot be counted.
-    tlb_misses: Option<f64>,
-    /// Why they cannot be counted.
-    tlb_reason: Option<&'a str>,
-    /// Of all timed sections together.
-    page_faults: Faults,
-    /// Of the times.
-    #[serde(flatten)]
-    reliability: Reliability<'a>,
-}
-
 /// Growth of resident bytes by all endpoints.
 #[derive(Serialize)]
 pub(super) struct Memory {
@@ -221,29 +184,30 @@ pub(super) struct Memory {
 
 /// Returns the JSON document.
 pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
-    let results = outcomes
-        .iter()
-        .map(|outcome| {
-            let [engine, libmlx5] = outcome.costs().map(|(interface, cost)| CostEntry {
+    let results = outcomes.iter().map(|outcome| {
+        let [engine, libmlx5] = outcome.costs().map(|(interface, cost)| {
+            object! {
                 nanoseconds: cost.summary(),
                 instructions: cost.instructions,
                 cache_lines: cost.cache_lines,
                 tlb_misses: cost.tlb_misses(conditions.messages_per_section),
                 tlb_reason: cost.pages.tlb_reason.as_deref(),
                 page_faults: cost.pages.faults,
+                #[serde(flatten)]
                 reliability: cost.reliability(interface, outcome.endpoints),
-            });
-            Entry {
-                endpoints: outcome.endpoints,
-                engine,
-                libmlx5,
-                memory: &outcome.memory,
             }
-        })
-        .collect();
-    let body = Body {
-        conditions,
-        results,
+        });
+        object! {
+            endpoints: outcome.endpoints,
+            #[serde(flatten)]
+            engine: engine,
+            libmlx5: libmlx5,
+            memory: &outcome.memory,
+        }
+    });
+    let body = object! {
+        conditions: conditions,
+        results: results.collect::<Vec<_>>(),
     };
     document(SCHEMA, &conditions.device, body)
 }

@@ -8,9 +8,9 @@ use serde::Serialize;
 use super::case::Cpus;
 use super::outcome::{Outcome, find};
 use crate::host::Host;
-use crate::report::document::document;
+use crate::report::document::{document, object};
 use crate::report::fit::fit;
-use crate::report::{DeviceFacts, Distribution, Figures, Reliability, head, pinned, reliability};
+use crate::report::{DeviceFacts, Distribution, head, pinned, reliability};
 use crate::stats::rounds::median;
 use crate::wake::options::Rate;
 
@@ -215,89 +215,33 @@ impl Compared {
     }
 }
 
-#[derive(Serialize)]
-struct Body<'a> {
-    conditions: &'a Conditions,
-    latency_is: &'static str,
-    results: Vec<Entry<'a>>,
-}
-
-#[derive(Serialize)]
-struct Entry<'a> {
-    policy: String,
-    /// Messages per second; none if each message was sent when the previous one was
-    /// taken.
-    rate: Option<f64>,
-    messages: u64,
-    latency_microseconds: Latency,
-    /// Times from the moment at which a message was due; none in a closed loop.
-    response_microseconds: Option<Latency>,
-    response: Option<Figures<'a>>,
-    /// CPU time of the waiting thread, medians of the rounds.
-    cpu_microseconds_per_message: f64,
-    cpu_share: f64,
-    counters: Counted,
-    /// Messages sent more than one interval after they were due.
-    late: u64,
-    /// CPU time per message of each round, microseconds.
-    round_cpu: Vec<f64>,
-    beside: Compared,
-    #[serde(flatten)]
-    figures: Figures<'a>,
-    #[serde(flatten)]
-    reliability: Reliability<'a>,
-}
-
-#[derive(Serialize)]
-struct Latency {
-    /// The median of the rounds' medians.
-    median: f64,
-    min: f64,
-    #[serde(rename = "p90")]
-    p90: Option<f64>,
-    #[serde(rename = "p99")]
-    p99: Option<f64>,
-    #[serde(rename = "p99.9")]
-    p99_9: Option<f64>,
-    max: f64,
-    mean: f64,
-}
-
-/// Sums of all rounds.
-#[derive(Serialize)]
-struct Counted {
-    spins: u64,
-    hits: u64,
-    blocks: u64,
-    spurious: u64,
-    refused_posts: u64,
-}
-
 /// Returns the JSON document.
 pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
-    let body = Body {
+    let results = outcomes.iter().map(|it| entry(it, outcomes));
+    let body = object! {
+        conditions: conditions,
         latency_is: conditions.latency_definition(),
-        conditions,
-        results: outcomes.iter().map(|it| entry(it, outcomes)).collect(),
+        results: results.collect::<Vec<_>>(),
     };
     document(SCHEMA, &conditions.device, body)
 }
 
-fn latency(of: &Distribution) -> Latency {
+fn latency(of: &Distribution) -> impl Serialize + use<> {
     let samples = &of.samples;
-    Latency {
+    object! {
         median: of.median_of_rounds(),
         min: samples.min(),
         p90: samples.percentile(0.9),
         p99: samples.percentile(0.99),
+        #[serde(rename = "p99.9")]
         p99_9: samples.percentile(0.999),
         max: samples.max(),
         mean: samples.mean(),
     }
 }
 
-fn entry<'a>(outcome: &'a Outcome, all: &[Outcome]) -> Entry<'a> {
-    Entry {
+fn entry<'a>(outcome: &'a Outcome, all: &'a [Outcome]) -> impl Serialize + use<'a> {
+    object! {
         policy: outcome.policy.to_string(),
         rate: match outcome.rate {
             Rate::PerSecond(rate) => Some(rate),
@@ -309,7 +253,7 @@ fn entry<'a>(outcome: &'a Outcome, all: &[Outcome]) -> Entry<'a> {
         response: outcome.response.as_ref().map(Distribution::figures),
         cpu_microseconds_per_message: outcome.cpu(),
         cpu_share: outcome.share(),
-        counters: Counted {
+        counters: object! {
             spins: outcome.waits.spins,
             hits: outcome.waits.hits,
             blocks: outcome.waits.blocks,
@@ -317,9 +261,11 @@ fn entry<'a>(outcome: &'a Outcome, all: &[Outcome]) -> Entry<'a> {
             refused_posts: outcome.refused,
         },
         late: outcome.late,
-        round_cpu: outcome.cpu.clone(),
+        round_cpu: &outcome.cpu,
         beside: Compared::of(outcome, all),
+        #[serde(flatten)]
         figures: outcome.times.figures(),
+        #[serde(flatten)]
         reliability: outcome.reliability(),
     }
 }
