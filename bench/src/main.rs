@@ -1,23 +1,32 @@
 //! `dat-bench`: benchmarks of the engine and of DAT, without other tools and,
 //! on the emulated device, without hardware.
 //!
-//! ```text
-//! commands     devices, lat, bw (and rate), cost, wake, scale, compare, diff: one module each;
-//!              report: page, because the module report is the output of all commands
-//! cli          the commands          options      options that several commands have
-//! ends         connected ends, through every API
-//! worker       worker processes, whose instructions are counted
-//! select       chooses the device of a run       launcher   restarts dat-bench under mlx5-emu
-//! clock        TSC or CLOCK_MONOTONIC            stats      samples: histogram, mean, deviation
-//! results      reads result files; --fail-if
-//! nic          stops and steps the emulated NIC  exchange   TCP control connection of client and server
-//! report       table, histogram, JSON, hgrm      charts     which figures are plotted over what
-//! plot         panels as SVG
-//! host         facts about this machine          output     every write to a stream or file
-//! interrupt    Ctrl-C keeps what was measured
-//! failure      errors and exit statuses          noise    disturbances of the measuring thread
-//! log          what RUST_LOG shows
-//! ```
+//! A module names only those below it in this table, which `perf-scripts/lib/layers` checks.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `cli` | the commands, and what each of them calls |
+//! | `lat`, `bw`, `cost`, `wake`, `scale`, `compare`, `devices`, `diff` | the commands (`bw` also `rate`), each with its options and help |
+//! | `page` | the command `report`: one HTML page of result files |
+//! | `ends` | connected ends, through every API; client and server |
+//! | `worker` | worker processes, whose instructions are counted |
+//! | `report` | the output of the commands: text, JSON and the files made from it |
+//! | `charts` | which figures are plotted over what |
+//! | `select` | chooses the device of a run |
+//! | `options` | options that several commands have |
+//! | `results` | reads result files; `--fail-if` |
+//! | `exchange` | TCP control connection of client and server |
+//! | `noise` | disturbances of the measuring thread |
+//! | `stats` | samples: histogram, mean, deviation |
+//! | `plot` | panels as SVG |
+//! | `nic` | stops and steps the emulated NIC |
+//! | `host` | facts about this machine |
+//! | `interrupt` | Ctrl-C keeps what was measured |
+//! | `launcher` | restarts dat-bench under mlx5-emu |
+//! | `log` | what `RUST_LOG` shows |
+//! | `output` | every write to a stream or file |
+//! | `clock` | TSC or CLOCK_MONOTONIC |
+//! | `failure` | errors and exit statuses |
 //!
 //! Exit status: 0 good, 1 usage, 2 environment, 3 the run failed.
 

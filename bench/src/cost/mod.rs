@@ -22,15 +22,14 @@ pub(crate) mod options;
 mod report;
 mod requests;
 mod rounds;
-pub(crate) mod variant;
+mod variant;
 mod worker;
 
 use std::process::Command;
 
-pub(crate) use self::variant::Variant;
-
 use self::operation::Operation;
 use self::report::{Conditions, Outcome};
+use self::variant::Variant;
 use self::worker::{Report, TIMED};
 use crate::cost::options::CostArgs;
 use crate::ends::udapl;

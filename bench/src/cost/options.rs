@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::cost::Variant;
+use super::variant::Variant;
 use crate::failure::Failure;
 use crate::options::{DeviceArgs, ResultArgs, absolute, cpu};
 use crate::results::Condition;

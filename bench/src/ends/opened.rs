@@ -8,7 +8,8 @@ use dat_engine::cm::ListenOn;
 
 use super::amount::Amount;
 use super::device_port::{DevicePort, Needs};
-use super::engine::{Engine, EngineRdmaCm};
+use super::engine::Engine;
+use super::engine::rdma_cm::EngineRdmaCm;
 use super::rust::Rust;
 use super::setup::Setup;
 use super::sides::OpenInterface;

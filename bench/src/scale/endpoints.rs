@@ -14,10 +14,8 @@ use crate::ends::libmlx5::{Verbs, VerbsEnd};
 use crate::failure::Failure;
 use crate::select::Selected;
 
-use super::messages::TIMED;
-
 /// Depth of the shared receive queue.
-const RECEIVES: u32 = 2 * TIMED;
+pub(super) const RECEIVES: u32 = 2048;
 /// Send queue depth of an endpoint.
 const SENDS: u32 = 16;
 /// Bytes of a message.

@@ -4,7 +4,7 @@ use dat_api::safe::{Adapter, EndpointOptions};
 use dat_api::types::EvdFlags;
 use dat_engine::{CqOptions, Device, EndpointOptions as EngineOptions, SrqOptions};
 
-use super::Kind;
+use super::options::Kind;
 use crate::ends::libmlx5::Verbs;
 use crate::failure::Failure;
 use crate::scale::options::ScaleArgs;

@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use super::WorkerResult;
-use super::endpoints::{Adding, Endpoints};
-use super::pages::Counter;
+use serde::{Deserialize, Serialize};
+
+use super::endpoints::{Adding, Endpoints, RECEIVES};
+use super::pages::{Counter, Pages};
 use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::nic::Nic;
-use crate::noise::Watch;
+use crate::noise::{Noise, Watch};
 use crate::scale::options::ScaleArgs;
 use crate::select::Selected;
 use crate::worker::section::measured;
@@ -16,12 +17,29 @@ use crate::worker::valgrind;
 use crate::{host, launcher};
 
 /// Messages per timed section.
-pub(super) const TIMED: u32 = 1024;
+pub(super) const TIMED: u32 = RECEIVES / 2;
 /// Messages of the counted sections; the first one is warm-up.
 const COUNTED: [u32; 3] = [1024, 512, 1024];
 const WARMUP: u32 = 3;
 /// Timeout for messages.
 const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The result of a worker process, as JSON on its standard output.
+#[derive(Deserialize, Serialize)]
+pub(super) enum WorkerResult {
+    /// The timed sections.
+    Timed {
+        /// Per message, per section.
+        nanoseconds: Vec<f64>,
+        /// What disturbed the thread, between the sections too.
+        noise: Box<Noise>,
+        pages: Pages,
+    },
+    /// Messages per counted section; callgrind's files have the counts.
+    Counted(Vec<u32>),
+    /// Growth of resident bytes.
+    Memory(u64),
+}
 
 /// Creates the endpoints, and pins the thread.
 fn prepare<I: Adding>(

@@ -19,59 +19,18 @@ mod report;
 
 use std::process::Command;
 
-use serde::{Deserialize, Serialize};
-
-use self::pages::Pages;
+use self::messages::WorkerResult;
+use self::options::{Kind, ScaleArgs};
 use self::report::{Conditions, Cost, Memory, Outcome};
 use crate::ends::engine::Engine;
 use crate::ends::libmlx5::Verbs;
 use crate::failure::Failure;
 use crate::host::Host;
-use crate::noise::Noise;
-use crate::options::choices;
 use crate::output::{self, finish};
 use crate::report::{DeviceFacts, Files, reliability};
-use crate::scale::options::ScaleArgs;
 use crate::worker::callgrind::Counts;
 use crate::worker::{Worker, own_executable, valgrind};
 use crate::{results, select};
-
-choices! {
-    /// What a worker process measures.
-    pub(crate) enum Kind {
-        /// Time per message
-        Timed = "timed",
-        /// Instructions per message, under callgrind
-        Counted = "counted",
-        /// Time per message with libmlx5
-        TimedLibmlx5 = "timed-libmlx5",
-        /// Instructions per message with libmlx5, under callgrind
-        CountedLibmlx5 = "counted-libmlx5",
-        /// Memory of the engine's endpoints
-        Engine = "engine",
-        /// Memory of DAT's endpoints
-        Dat = "dat",
-        /// Memory of libmlx5's queue pairs
-        Libmlx5 = "libmlx5",
-    }
-}
-
-/// The result of a worker process, as JSON on its standard output.
-#[derive(Deserialize, Serialize)]
-enum WorkerResult {
-    /// The timed sections.
-    Timed {
-        /// Per message, per section.
-        nanoseconds: Vec<f64>,
-        /// What disturbed the thread, between the sections too.
-        noise: Box<Noise>,
-        pages: Pages,
-    },
-    /// Messages per counted section; callgrind's files have the counts.
-    Counted(Vec<u32>),
-    /// Growth of resident bytes.
-    Memory(u64),
-}
 
 /// Runs the command.
 pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {

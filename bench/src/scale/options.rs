@@ -3,9 +3,8 @@
 use clap::Args;
 
 use crate::failure::Failure;
-use crate::options::{DeviceArgs, ResultArgs, absolute, cpu};
+use crate::options::{DeviceArgs, ResultArgs, absolute, choices, cpu};
 use crate::results::Condition;
-use crate::scale::Kind;
 
 pub(crate) const ABOUT: &str = "\
 Measure the cost per message and the memory of many endpoints on one SRQ.
@@ -48,6 +47,26 @@ Examples:
   dat-bench scale -d emu -q 10000 --instructions --fail-if 'cache-lines>4'   for CI
 
 Exit status: 0 good, 1 usage, 2 environment (no device, no valgrind, ...), 3 the run failed.";
+
+choices! {
+    /// What a worker process measures.
+    pub(crate) enum Kind {
+        /// Time per message
+        Timed = "timed",
+        /// Instructions per message, under callgrind
+        Counted = "counted",
+        /// Time per message with libmlx5
+        TimedLibmlx5 = "timed-libmlx5",
+        /// Instructions per message with libmlx5, under callgrind
+        CountedLibmlx5 = "counted-libmlx5",
+        /// Memory of the engine's endpoints
+        Engine = "engine",
+        /// Memory of DAT's endpoints
+        Dat = "dat",
+        /// Memory of libmlx5's queue pairs
+        Libmlx5 = "libmlx5",
+    }
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct ScaleArgs {

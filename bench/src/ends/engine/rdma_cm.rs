@@ -12,7 +12,8 @@ use dat_engine::cm::{
 };
 use dat_engine::{ConnectOptions, EndpointHandle, Greeting, TransportOptions};
 
-use super::{Engine, EngineEnd};
+use super::Engine;
+use super::end::{Connection, EngineEnd, Outcome};
 use crate::ends::dat::Dat;
 use crate::ends::device_port::DevicePort;
 use crate::ends::interface::Shape;
@@ -111,7 +112,7 @@ impl Dat for EngineRdmaCm {
             .accept(end.parameters(), private_data, sink)
             .map_err(call_failed)?;
         end.connection = Some(Connection {
-            _connection: connection,
+            _kept: connection,
             outcome,
         });
         Ok(theirs)
@@ -136,7 +137,7 @@ impl Dat for EngineRdmaCm {
             .connect(&self.local, target, end.parameters(), private_data, sink)
             .map_err(call_failed)?;
         end.connection = Some(Connection {
-            _connection: connection,
+            _kept: connection,
             outcome,
         });
         Ok(())
@@ -157,15 +158,6 @@ impl Dat for EngineRdmaCm {
         Ok(private_data)
     }
 }
-
-/// An established connection, or one in progress.
-pub(super) struct Connection {
-    _connection: cm::Connection,
-    outcome: Outcome,
-}
-
-/// Receives the result of connecting: the peer's private data, or the failure.
-type Outcome = Receiver<Result<Vec<u8>, Failure>>;
 
 impl<const SHARED: bool> EngineEnd<SHARED> {
     fn parameters(&self) -> Parameters {

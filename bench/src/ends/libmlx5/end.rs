@@ -14,7 +14,7 @@ use dv_sys::verbs::{
     ibv_wr_opcode, rdma_t, wr_t,
 };
 
-use super::{Post, Queues, Verbs, non_null};
+use super::device::{Post, Queues, Verbs, non_null};
 use crate::ends::end::{BATCH, Done, End, Fault, Flags, LIST, Op, Polled, Queue};
 use crate::ends::interface::Shape;
 use crate::failure::Failure;
