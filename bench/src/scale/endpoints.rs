@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 use dat_engine::cm::ListenOn;
-use dat_engine::{Device, Endpoint};
+use dat_engine::{Device, Endpoint, Segment};
 use dv_sys::verbs::ibv_qp;
 
 use crate::ends::end::{End, Fault, Op, Queue};
@@ -26,6 +26,8 @@ const INTO: usize = 1024;
 /// An API that can add endpoints to the queues of an end.
 pub(super) trait Adding: Interface + Sized {
     type Endpoint;
+    /// A prepared receive.
+    type Receive;
 
     fn open(selected: &Selected, port: u8) -> Result<Self, Failure>;
 
@@ -38,10 +40,20 @@ pub(super) trait Adding: Interface + Sized {
         endpoint: &mut Self::Endpoint,
         request: &mut <Self::End<true> as End>::Request,
     ) -> Result<(), Fault>;
+
+    fn receive(end: &Self::End<true>) -> Self::Receive;
+
+    /// Posts a receive.
+    fn post_receive(
+        end: &mut Self::End<true>,
+        receive: &mut Self::Receive,
+        cookie: u64,
+    ) -> Result<(), Fault>;
 }
 
 impl Adding for Engine {
     type Endpoint = Endpoint;
+    type Receive = Segment;
 
     fn open(selected: &Selected, port: u8) -> Result<Self, Failure> {
         let device = Device::open(&selected.name)?;
@@ -59,10 +71,24 @@ impl Adding for Engine {
     ) -> Result<(), Fault> {
         end.send_by(endpoint, request)
     }
+
+    fn receive(end: &EngineEnd<true>) -> Segment {
+        end.segment(INTO..INTO + MESSAGE)
+    }
+
+    #[inline(always)]
+    fn post_receive(
+        end: &mut EngineEnd<true>,
+        receive: &mut Segment,
+        cookie: u64,
+    ) -> Result<(), Fault> {
+        end.post_one(receive, cookie)
+    }
 }
 
 impl Adding for Verbs {
     type Endpoint = NonNull<ibv_qp>;
+    type Receive = <VerbsEnd<true> as End>::Receive;
 
     fn open(selected: &Selected, port: u8) -> Result<Self, Failure> {
         let port = Device::open(&selected.name)?.port(port)?;
@@ -80,6 +106,19 @@ impl Adding for Verbs {
     ) -> Result<(), Fault> {
         end.send_by(*endpoint, request)
     }
+
+    fn receive(end: &VerbsEnd<true>) -> Self::Receive {
+        end.receive(INTO..INTO + MESSAGE)
+    }
+
+    #[inline(always)]
+    fn post_receive(
+        end: &mut VerbsEnd<true>,
+        receive: &mut Self::Receive,
+        cookie: u64,
+    ) -> Result<(), Fault> {
+        end.post_receive(INTO..INTO + MESSAGE, receive, cookie)
+    }
 }
 
 /// Connected endpoints on a shared receive queue, whose receives are posted.
@@ -88,7 +127,7 @@ pub(super) struct Endpoints<I: Adding> {
     endpoints: Vec<I::Endpoint>,
     end: I::End<true>,
     request: <I::End<true> as End>::Request,
-    receive: <I::End<true> as End>::Receive,
+    receive: I::Receive,
     sum: u64,
 }
 
@@ -116,7 +155,7 @@ impl<I: Adding> Endpoints<I> {
         Ok(Self {
             endpoints: (0..count).map(add).collect::<Result<_, _>>()?,
             request: end.request(Op::Send, 0..MESSAGE, theirs),
-            receive: end.receive(shape.into.clone()),
+            receive: I::receive(&end),
             end,
             sum: 0,
         })
@@ -150,11 +189,7 @@ impl<I: Adding> Endpoints<I> {
             let Some(Ok(done)) = self.end.poll(Queue::Received) else {
                 return taken;
             };
-            let (end, receive) = (&mut self.end, &mut self.receive);
-            if end
-                .post_receive(INTO..INTO + MESSAGE, receive, done.cookie)
-                .is_err()
-            {
+            if I::post_receive(&mut self.end, &mut self.receive, done.cookie).is_err() {
                 return taken;
             }
             self.sum = self.sum.wrapping_add(done.endpoint + done.length);

@@ -87,7 +87,28 @@ impl<const SHARED: bool> EngineEnd<SHARED> {
         })
     }
 
-    fn segment(&self, range: Range<usize>) -> Segment {
+    #[inline(always)]
+    fn post_segments(&mut self, segments: &[Segment], wr_id: u64) -> Result<(), Fault> {
+        let request = RecvRequest { wr_id, segments };
+        let posted = match SHARED {
+            // SAFETY: the segments are in `buffer`, which outlives the queues (order of
+            // fields) and so every request; there are no references to its bytes.
+            true => unsafe { self.srq().post(&request) },
+            // SAFETY: as above.
+            false => unsafe { self.endpoint.post_recv(&request) },
+        };
+        Ok(posted?)
+    }
+
+    /// Posts a receive of one segment. The compiler knows their number here, as in most
+    /// programs; in [`End::post_receive`] it does not.
+    #[inline(always)]
+    pub(crate) fn post_one(&mut self, segment: &Segment, wr_id: u64) -> Result<(), Fault> {
+        self.post_segments(core::slice::from_ref(segment), wr_id)
+    }
+
+    /// Returns a part of the memory.
+    pub(crate) fn segment(&self, range: Range<usize>) -> Segment {
         self.buffer
             .segment(range.start, range.len() as u32)
             .expect("the parts of messages are within the buffer")
@@ -226,14 +247,7 @@ impl<const SHARED: bool> End for EngineEnd<SHARED> {
         segments: &mut Box<[Segment]>,
         wr_id: u64,
     ) -> Result<(), Fault> {
-        let request = RecvRequest { wr_id, segments };
-        let posted = match SHARED {
-            // SAFETY: as in `post`.
-            true => unsafe { self.srq().post(&request) },
-            // SAFETY: as in `post`.
-            false => unsafe { self.endpoint.post_recv(&request) },
-        };
-        Ok(posted?)
+        self.post_segments(segments, wr_id)
     }
 
     #[inline(always)]
