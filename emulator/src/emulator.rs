@@ -24,7 +24,7 @@ use crate::fabric::counters::Row;
 use crate::fabric::directory::JoinError;
 use crate::fabric::name::DeviceIdentity;
 use crate::fabric::port::Port;
-use crate::fabric::registry::Place;
+use crate::fabric::registry::ProcessSlot;
 use crate::fabric::waker::PeerWaker;
 use crate::fabric::{counters, reports};
 use crate::faults::FaultSpec;
@@ -63,7 +63,7 @@ pub struct Emulator {
     /// What the device adds to timestamps, in ticks.
     timestamp_offset: u64,
     /// Where the processes of the fabric meet; `None` without other processes.
-    place: Option<Place>,
+    place: Option<ProcessSlot>,
 }
 
 /// An error that prevents the emulator from starting.
@@ -288,7 +288,7 @@ impl Emulator {
     }
 
     /// Returns where the processes of the fabric meet, if there can be others.
-    pub(crate) fn place(&self) -> Option<&Place> {
+    pub(crate) fn place(&self) -> Option<&ProcessSlot> {
         self.place.as_ref()
     }
 

@@ -30,14 +30,14 @@ struct Settings {
 
 /// The current command of a thread.
 #[derive(Default)]
-struct Entry {
+struct CurrentCommand {
     name: String,
     request: String,
     replies: String,
 }
 
 thread_local! {
-    static ENTRY: RefCell<Entry> = RefCell::default();
+    static ENTRY: RefCell<CurrentCommand> = RefCell::default();
 }
 
 /// Begins to show commands: appended to a file, and explained on standard error if they
@@ -77,7 +77,7 @@ pub(crate) fn reply(text: impl FnOnce() -> String) {
     });
 }
 
-fn record(change: impl FnOnce(&mut Entry)) {
+fn record(change: impl FnOnce(&mut CurrentCommand)) {
     if IS_ACTIVE.load(Relaxed) {
         ENTRY.with_borrow_mut(change);
     }
@@ -97,7 +97,7 @@ fn shortened(mut text: String) -> String {
 /// The command's.
 pub(crate) fn observed<T>(interface: &str, run: impl FnOnce() -> Result<T>) -> Result<T> {
     refusal::forget();
-    record(|entry| *entry = Entry::default());
+    record(|entry| *entry = CurrentCommand::default());
     let outcome = run();
     if IS_ACTIVE.load(Relaxed)
         && let Some(settings) = SETTINGS.get().get()
@@ -139,7 +139,7 @@ impl Settings {
     /// Shows a command. Errors of writing are ignored, so that the program continues.
     /// A wait that ends without an event is no refusal, and neither is the answer to
     /// libibverbs' probe.
-    fn show(&self, entry: &Entry, interface: &str, failure: Option<&Errno>) {
+    fn show(&self, entry: &CurrentCommand, interface: &str, failure: Option<&Errno>) {
         if let Some(mut trace) = self.trace.as_deref() {
             // One write per command, so that processes can share a file.
             let _ = trace.write_all(line(entry, interface, failure).as_bytes());
@@ -155,8 +155,8 @@ impl Settings {
     }
 }
 
-fn line(entry: &Entry, interface: &str, failure: Option<&Errno>) -> String {
-    let Entry {
+fn line(entry: &CurrentCommand, interface: &str, failure: Option<&Errno>) -> String {
+    let CurrentCommand {
         name,
         request,
         replies,
@@ -173,7 +173,7 @@ fn line(entry: &Entry, interface: &str, failure: Option<&Errno>) -> String {
     format!("{what}: {request} = {result}\n")
 }
 
-fn explanation(entry: &Entry, interface: &str, errno: Errno) -> String {
+fn explanation(entry: &CurrentCommand, interface: &str, errno: Errno) -> String {
     let what = match entry.name.as_str() {
         "" => interface.into(),
         name => format!("{name} ({interface})"),
@@ -226,9 +226,9 @@ mod tests {
 
     #[test]
     fn a_line_has_request_and_reply_or_the_reason() {
-        let mut entry = Entry {
+        let mut entry = CurrentCommand {
             name: "ALLOC_PD".into(),
-            ..Entry::default()
+            ..CurrentCommand::default()
         };
         assert_eq!(line(&entry, "write", None), "ALLOC_PD by write:  = ok\n");
         (entry.request, entry.replies) = ("r".into(), "3".into());
@@ -242,9 +242,9 @@ mod tests {
             explanation(&entry, "ioctl", errno),
             "mlx5-emu: ALLOC_PD (ioctl) failed with EINVAL: it is wrong.\n"
         );
-        let mapping = Entry {
+        let mapping = CurrentCommand {
             request: "offset 0x1000".into(),
-            ..Entry::default()
+            ..CurrentCommand::default()
         };
         assert_eq!(line(&mapping, "mmap", None), "mmap: offset 0x1000 = ok\n");
         assert_eq!(

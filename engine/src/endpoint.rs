@@ -25,7 +25,7 @@ mod handle;
 mod options;
 
 pub use handle::EndpointHandle;
-use handle::State;
+use handle::QpStage;
 pub use options::{EndpointOptions, InlineShape, ThreadMode};
 
 /// A reliable-connected queue pair, and the right to post to it.
@@ -414,7 +414,7 @@ impl Endpoint {
         self.path.before_reset();
         // SAFETY: the rings are rebuilt below, and nothing is posted before.
         unsafe { self.handle.verbs().to_reset() }?;
-        inner.state = State::Reset;
+        inner.state = QpStage::Reset;
         self.path.reset();
         inner.watch = Some(self.path.watch());
         Ok(())
@@ -480,7 +480,7 @@ impl Drop for Endpoint {
         // Under the lock: changes of state in progress end first, and none begins
         // later.
         let mut inner = self.handle.lock();
-        let flushed = core::mem::replace(&mut inner.state, State::Gone) == State::Error;
+        let flushed = core::mem::replace(&mut inner.state, QpStage::Gone) == QpStage::Error;
         let connects = inner.may_be_connecting;
         inner.watch = None;
         self.path.before_reset();

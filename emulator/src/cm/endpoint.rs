@@ -6,7 +6,7 @@ use crate::spec::Nanos;
 /// The state of a connection (IBA vol. 1, 12.9.7; the names are those of the
 /// kernel's `enum ib_cm_state`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum EndpointPhase {
     /// Refused, given up or forgotten. Only `destroy` is left to do.
     Idle,
     /// REQ sent. The flag: the peer has sent an MRA.
@@ -34,7 +34,7 @@ pub(super) enum State {
 /// A connection.
 #[derive(Debug)]
 pub(super) struct Endpoint {
-    pub(super) state: State,
+    pub(super) state: EndpointPhase,
     /// The process of the other end.
     pub(super) peer: u8,
     /// The communication ID of the other end, once known.
@@ -117,7 +117,7 @@ impl Endpoint {
     /// Returns the attributes for a state, or `None` if they are not known in
     /// the state of this connection (`ib_cm_init_qp_attr`).
     pub(super) fn attributes(&self, state: QpState) -> Option<Attributes> {
-        use State::{Established, RepReceived, RepSent, ReqReceived, ReqSent};
+        use EndpointPhase::{Established, RepReceived, RepSent, ReqReceived, ReqSent};
         let link = &self.link;
         let knows_peer = matches!(
             self.state,

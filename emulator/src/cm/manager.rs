@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::endpoint::{Attributes, Endpoint, Link, QpState, State, reply_timeout};
+use super::endpoint::{Attributes, Endpoint, EndpointPhase, Link, QpState, reply_timeout};
 use super::message::{
     Body, CommId, Message, Path, Rej, RejReason, Rep, Req, SidrRep, SidrReq, SidrStatus,
 };
@@ -78,7 +78,7 @@ impl Manager {
             ..Link::default()
         };
         let id = self.add(Endpoint {
-            state: State::ReqSent,
+            state: EndpointPhase::ReqSent,
             peer: peer.unwrap_or(0),
             remote: CommId::NONE,
             delayed: false,
@@ -106,7 +106,7 @@ impl Manager {
         retries: u8,
     ) -> CommId {
         let id = self.add(Endpoint {
-            state: State::SidrReqSent,
+            state: EndpointPhase::SidrReqSent,
             peer: peer.unwrap_or(0),
             remote: CommId::NONE,
             delayed: false,
@@ -137,12 +137,12 @@ impl Manager {
     /// # Errors
     /// [`WrongState`] unless the connection is a request.
     pub(crate) fn accept(&mut self, id: CommId, rep: Rep) -> Result<(), WrongState> {
-        let endpoint = self.in_state(id, &[State::ReqReceived])?;
+        let endpoint = self.in_state(id, &[EndpointPhase::ReqReceived])?;
         let link = &mut endpoint.link;
         link.rq_psn = rep.starting_psn;
         link.responder_resources = rep.responder_resources;
         link.initiator_depth = rep.initiator_depth;
-        endpoint.state = State::RepSent;
+        endpoint.state = EndpointPhase::RepSent;
         self.send_until_answered(id, Body::Rep(Box::new(rep)));
         Ok(())
     }
@@ -160,7 +160,7 @@ impl Manager {
     /// # Errors
     /// [`WrongState`] unless the connection is such a question.
     pub(crate) fn answer(&mut self, id: CommId, rep: SidrRep) -> Result<(), WrongState> {
-        self.in_state(id, &[State::SidrReqReceived])?;
+        self.in_state(id, &[EndpointPhase::SidrReqReceived])?;
         self.send(id, Body::SidrRep(Box::new(rep)));
         self.forget(id);
         Ok(())
@@ -171,7 +171,7 @@ impl Manager {
     /// # Errors
     /// [`WrongState`] unless a reply has arrived.
     pub(crate) fn confirm(&mut self, id: CommId) -> Result<(), WrongState> {
-        self.in_state(id, &[State::RepReceived])?.state = State::Established;
+        self.in_state(id, &[EndpointPhase::RepReceived])?.state = EndpointPhase::Established;
         self.send(id, Body::Rtu);
         Ok(())
     }
@@ -183,10 +183,10 @@ impl Manager {
     /// # Errors
     /// [`WrongState`] unless the connection was accepted.
     pub(crate) fn established_by_traffic(&mut self, id: CommId) -> Result<bool, WrongState> {
-        if self.in_state(id, &[State::Established]).is_ok() {
+        if self.in_state(id, &[EndpointPhase::Established]).is_ok() {
             return Ok(true);
         }
-        self.in_state(id, &[State::RepSent])?.state = State::Established;
+        self.in_state(id, &[EndpointPhase::RepSent])?.state = EndpointPhase::Established;
         self.stop_repeating(id);
         self.report(id, Event::Established);
         Ok(false)
@@ -202,7 +202,7 @@ impl Manager {
         reason: RejReason,
         private_data: [u8; Rej::PRIVATE_DATA],
     ) -> Result<(), WrongState> {
-        use State::{RepReceived, RepSent, ReqReceived, ReqSent};
+        use EndpointPhase::{RepReceived, RepSent, ReqReceived, ReqSent};
         let was_accepted = self
             .in_state(id, &[ReqSent, ReqReceived, RepSent, RepReceived])?
             .state
@@ -227,7 +227,7 @@ impl Manager {
     /// # Errors
     /// [`WrongState`] unless the connection is established.
     pub(crate) fn disconnect(&mut self, id: CommId) -> Result<(), WrongState> {
-        self.in_state(id, &[State::Established])?.state = State::DreqSent;
+        self.in_state(id, &[EndpointPhase::Established])?.state = EndpointPhase::DreqSent;
         self.send_until_answered(id, Body::Dreq);
         Ok(())
     }
@@ -237,7 +237,7 @@ impl Manager {
     /// # Errors
     /// [`WrongState`] unless the peer has.
     pub(crate) fn confirm_disconnect(&mut self, id: CommId) -> Result<(), WrongState> {
-        self.in_state(id, &[State::DreqReceived])?;
+        self.in_state(id, &[EndpointPhase::DreqReceived])?;
         self.send(id, Body::Drep);
         self.enter_time_wait(id);
         Ok(())
@@ -250,14 +250,17 @@ impl Manager {
             return;
         };
         let last = match endpoint.state {
-            State::ReqSent => Some(refusal(RejReason::TIMEOUT)),
-            State::ReqReceived | State::RepSent | State::RepReceived => {
+            EndpointPhase::ReqSent => Some(refusal(RejReason::TIMEOUT)),
+            EndpointPhase::ReqReceived | EndpointPhase::RepSent | EndpointPhase::RepReceived => {
                 Some(refusal(RejReason::CONSUMER_DEFINED))
             }
-            State::Established => Some(Body::Dreq),
-            State::DreqReceived => Some(Body::Drep),
-            State::SidrReqReceived => Some(service_answer(SidrStatus::REJECTED)),
-            State::Idle | State::DreqSent | State::TimeWait | State::SidrReqSent => None,
+            EndpointPhase::Established => Some(Body::Dreq),
+            EndpointPhase::DreqReceived => Some(Body::Drep),
+            EndpointPhase::SidrReqReceived => Some(service_answer(SidrStatus::REJECTED)),
+            EndpointPhase::Idle
+            | EndpointPhase::DreqSent
+            | EndpointPhase::TimeWait
+            | EndpointPhase::SidrReqSent => None,
         };
         if let Some(body) = last {
             self.send(id, body);
@@ -283,7 +286,10 @@ impl Manager {
 
     /// Returns the processes with which there are connections.
     pub(crate) fn peers(&self) -> u64 {
-        let open = self.endpoints.values().filter(|it| it.state != State::Idle);
+        let open = self
+            .endpoints
+            .values()
+            .filter(|it| it.state != EndpointPhase::Idle);
         open.fold(0, |peers, it| peers | bit(it.peer))
     }
 
@@ -323,7 +329,7 @@ impl Manager {
         let Some(endpoint) = self.endpoints.get_mut(&id) else {
             return;
         };
-        if endpoint.state == State::TimeWait {
+        if endpoint.state == EndpointPhase::TimeWait {
             self.forget(id);
             self.report(id, Event::TimeWaitOver);
             return;
@@ -340,12 +346,12 @@ impl Manager {
             return;
         }
         let event = match endpoint.state {
-            State::DreqSent => {
+            EndpointPhase::DreqSent => {
                 self.enter_time_wait(id);
                 self.report(id, Event::DisconnectTimeout);
                 return;
             }
-            State::SidrReqSent => Event::ServiceTimeout,
+            EndpointPhase::SidrReqSent => Event::ServiceTimeout,
             _ => Event::Unreachable,
         };
         self.forget(id);
@@ -433,7 +439,7 @@ impl Manager {
     pub(super) fn enter_time_wait(&mut self, id: CommId) {
         self.stop_repeating(id);
         if let Some(endpoint) = self.endpoints.get_mut(&id) {
-            endpoint.state = State::TimeWait;
+            endpoint.state = EndpointPhase::TimeWait;
             let duration = endpoint.time_wait();
             self.timers.start(id, duration);
         }
@@ -443,7 +449,7 @@ impl Manager {
     pub(super) fn forget(&mut self, id: CommId) {
         self.stop_repeating(id);
         if let Some(endpoint) = self.endpoints.get_mut(&id) {
-            endpoint.state = State::Idle;
+            endpoint.state = EndpointPhase::Idle;
             let key = (endpoint.peer, endpoint.remote);
             if self.remotes.get(&key) == Some(&id) {
                 self.remotes.remove(&key);
@@ -460,7 +466,7 @@ impl Manager {
     pub(super) fn in_state(
         &mut self,
         id: CommId,
-        states: &[State],
+        states: &[EndpointPhase],
     ) -> Result<&mut Endpoint, WrongState> {
         let endpoint = self.endpoints.get_mut(&id).ok_or(WrongState)?;
         if states.contains(&endpoint.state) {

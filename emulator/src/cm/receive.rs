@@ -1,6 +1,6 @@
 //! The messages that arrive, and the processes that die.
 
-use super::endpoint::{Endpoint, Link, State, ack_timeout, ack_timeout_of, reply_timeout};
+use super::endpoint::{Endpoint, Link, EndpointPhase, ack_timeout, ack_timeout_of, reply_timeout};
 use super::manager::{Event, Manager};
 use super::message::{Body, CommId, Message, RejReason, Rep, Req, SidrReq, SidrStatus, timeout};
 
@@ -44,7 +44,7 @@ impl Manager {
             Body::Dreq => self.receive_dreq(id),
             Body::Drep => self.receive_drep(id),
             Body::SidrRep(rep) => {
-                if self.in_state(id, &[State::SidrReqSent]).is_ok() {
+                if self.in_state(id, &[EndpointPhase::SidrReqSent]).is_ok() {
                     self.forget(id);
                     self.report(id, Event::ServiceReply(rep));
                 }
@@ -68,18 +68,18 @@ impl Manager {
             };
             endpoint.peer = NO_PROCESS;
             match endpoint.state {
-                State::ReqSent if endpoint.remote == CommId::NONE => {
+                EndpointPhase::ReqSent if endpoint.remote == CommId::NONE => {
                     self.refused(id, RejReason::INVALID_SERVICE_ID);
                 }
-                State::ReqReceived => self.refused(id, RejReason::TIMEOUT),
-                State::ReqSent | State::RepSent | State::RepReceived => {
+                EndpointPhase::ReqReceived => self.refused(id, RejReason::TIMEOUT),
+                EndpointPhase::ReqSent | EndpointPhase::RepSent | EndpointPhase::RepReceived => {
                     self.refused(id, RejReason::CONSUMER_DEFINED);
                 }
-                State::Established => self.receive_dreq(id),
-                State::DreqSent => self.receive_drep(id),
-                State::SidrReqSent => self.answered(id, SidrStatus::REJECTED),
-                State::SidrReqReceived => self.forget(id),
-                State::DreqReceived | State::TimeWait | State::Idle => {}
+                EndpointPhase::Established => self.receive_dreq(id),
+                EndpointPhase::DreqSent => self.receive_drep(id),
+                EndpointPhase::SidrReqSent => self.answered(id, SidrStatus::REJECTED),
+                EndpointPhase::SidrReqReceived => self.forget(id),
+                EndpointPhase::DreqReceived | EndpointPhase::TimeWait | EndpointPhase::Idle => {}
             }
         }
     }
@@ -95,7 +95,7 @@ impl Manager {
         };
         let endpoint = self.endpoints.get(&id)?;
         let matches = endpoint.peer == from
-            && endpoint.state != State::Idle
+            && endpoint.state != EndpointPhase::Idle
             && (endpoint.remote == CommId::NONE || endpoint.remote == sender);
         matches.then_some(id)
     }
@@ -104,7 +104,7 @@ impl Manager {
         if let Some(&id) = self.remotes.get(&(from, sender)) {
             // A repeated request: the reply was lost, which the timer of the
             // reply handles, or the application has not decided.
-            let waits = self.in_state(id, &[State::ReqReceived]);
+            let waits = self.in_state(id, &[EndpointPhase::ReqReceived]);
             if waits.is_ok_and(|endpoint| endpoint.delayed) {
                 self.send(id, Body::Mra(SERVICE_TIME));
             }
@@ -122,7 +122,7 @@ impl Manager {
             ack_timeout: ack_timeout_of(&req, ACK_DELAY),
         };
         let id = self.add(Endpoint {
-            state: State::ReqReceived,
+            state: EndpointPhase::ReqReceived,
             peer: from,
             remote: sender,
             delayed: false,
@@ -141,7 +141,7 @@ impl Manager {
             return;
         }
         let id = self.add(Endpoint {
-            state: State::SidrReqReceived,
+            state: EndpointPhase::SidrReqReceived,
             peer: from,
             remote: sender,
             delayed: false,
@@ -156,7 +156,7 @@ impl Manager {
     }
 
     fn receive_mra(&mut self, id: CommId, time: u8) {
-        let Ok(endpoint) = self.in_state(id, &[State::ReqSent, State::RepSent]) else {
+        let Ok(endpoint) = self.in_state(id, &[EndpointPhase::ReqSent, EndpointPhase::RepSent]) else {
             return;
         };
         let duration = timeout(time) + endpoint.timeout;
@@ -164,20 +164,20 @@ impl Manager {
     }
 
     fn receive_rep(&mut self, id: CommId, sender: CommId, rep: Box<Rep>) {
-        if self.in_state(id, &[State::Established]).is_ok() {
+        if self.in_state(id, &[EndpointPhase::Established]).is_ok() {
             // The RTU was lost.
             return self.send(id, Body::Rtu);
         }
         if self
-            .in_state(id, &[State::RepReceived])
+            .in_state(id, &[EndpointPhase::RepReceived])
             .is_ok_and(|endpoint| endpoint.delayed)
         {
             return self.send(id, Body::Mra(SERVICE_TIME));
         }
-        let Ok(endpoint) = self.in_state(id, &[State::ReqSent]) else {
+        let Ok(endpoint) = self.in_state(id, &[EndpointPhase::ReqSent]) else {
             return;
         };
-        endpoint.state = State::RepReceived;
+        endpoint.state = EndpointPhase::RepReceived;
         endpoint.remote = sender;
         let link = &mut endpoint.link;
         link.remote_qpn = rep.qpn;
@@ -194,16 +194,16 @@ impl Manager {
     }
 
     fn receive_rtu(&mut self, id: CommId) {
-        let Ok(endpoint) = self.in_state(id, &[State::RepSent]) else {
+        let Ok(endpoint) = self.in_state(id, &[EndpointPhase::RepSent]) else {
             return;
         };
-        endpoint.state = State::Established;
+        endpoint.state = EndpointPhase::Established;
         self.stop_repeating(id);
         self.report(id, Event::Established);
     }
 
     fn receive_rej(&mut self, id: CommId, rej: Box<super::Rej>) {
-        use State::{DreqSent, Established, RepReceived, RepSent, ReqReceived, ReqSent};
+        use EndpointPhase::{DreqSent, Established, RepReceived, RepSent, ReqReceived, ReqSent};
         let Some(endpoint) = self.endpoints.get(&id) else {
             return;
         };
@@ -216,7 +216,7 @@ impl Manager {
     }
 
     fn receive_dreq(&mut self, id: CommId) {
-        use State::{DreqReceived, DreqSent, Established, RepSent, TimeWait};
+        use EndpointPhase::{DreqReceived, DreqSent, Established, RepSent, TimeWait};
         let Some(endpoint) = self.endpoints.get_mut(&id) else {
             return;
         };
@@ -232,7 +232,7 @@ impl Manager {
     }
 
     fn receive_drep(&mut self, id: CommId) {
-        let states = [State::DreqSent, State::DreqReceived];
+        let states = [EndpointPhase::DreqSent, EndpointPhase::DreqReceived];
         if self.in_state(id, &states).is_ok() {
             self.enter_time_wait(id);
             self.report(id, Event::Disconnected);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::directory::{FabricDirectory, JoinError, UntrustedEntry};
 use super::name::FabricName;
 use super::packet::{Operation, Packet};
-use super::registry::Place;
+use super::registry::ProcessSlot;
 use super::ring::{Consumer, Producer, push_packet};
 use super::segment::{RingMap, Segment, Slot};
 use super::waker::{PeerWaker, WakeSet};
@@ -363,8 +363,8 @@ impl Attachment {
     }
 
     /// Returns where the registry of ports and services is.
-    pub(crate) fn place(&self) -> Place {
-        Place::new(self.directory.clone(), self.slot)
+    pub(crate) fn place(&self) -> ProcessSlot {
+        ProcessSlot::new(self.directory.clone(), self.slot)
     }
 
     /// Records that all received packets have been served: see [`Self::peer_is_busy`].

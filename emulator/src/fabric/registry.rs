@@ -61,7 +61,7 @@ pub(crate) struct Conflict {
 
 /// Where the files of a fabric are, and which process this is.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ProcessSlot {
     directory: FabricDirectory,
     slot: u8,
 }
@@ -69,11 +69,11 @@ pub(crate) struct Place {
 /// The ports and services of the processes of a fabric.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    place: Place,
+    place: ProcessSlot,
     ports: HiddenFile,
 }
 
-impl Place {
+impl ProcessSlot {
     pub(super) fn new(directory: FabricDirectory, slot: u8) -> Self {
         Self { directory, slot }
     }
@@ -116,7 +116,7 @@ impl Registry {
     ///
     /// # Errors
     /// Returns the error of the system.
-    pub(crate) fn open(place: Place) -> io::Result<Self> {
+    pub(crate) fn open(place: ProcessSlot) -> io::Result<Self> {
         let ports = options().read(true).open(place.path().join("ports"))?;
         let ports = HiddenFile::new(ports);
         // A former process may have left its services in this slot.

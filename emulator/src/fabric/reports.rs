@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::directory::FabricDirectory;
 use super::name::FabricName;
 use super::ports;
-use super::registry::Place;
+use super::registry::ProcessSlot;
 
 /// How long a request waits for reports. A process that is stopped writes none.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -35,7 +35,7 @@ fn collect_under(bases: &[PathBuf], name: &FabricName, patience: Duration) -> Op
     let end = Instant::now() + patience;
     let mut reports = Vec::new();
     loop {
-        waiting.retain(|&slot| match Place::new(directory.clone(), slot).report() {
+        waiting.retain(|&slot| match ProcessSlot::new(directory.clone(), slot).report() {
             Some((number, report)) if number.wrapping_sub(request).cast_signed() >= 0 => {
                 reports.push(report);
                 false

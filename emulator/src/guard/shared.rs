@@ -10,29 +10,29 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 /// Watches a mapping until dropped, which must happen before the mapping is
 /// unmapped.
 #[derive(Debug)]
-pub(crate) struct Watched(&'static Entry);
+pub(crate) struct Watched(&'static WatchedRange);
 
 #[derive(Debug)]
-struct Entry {
+struct WatchedRange {
     /// 0 when the mapping is no longer watched.
     base: AtomicUsize,
     len: usize,
     lost: &'static AtomicBool,
-    next: *const Entry,
+    next: *const WatchedRange,
 }
 
 // SAFETY: `next` is set before the entry is published and never changes; the
 // entry it points to is never freed. All other fields are Send and Sync.
-unsafe impl Send for Entry {}
+unsafe impl Send for WatchedRange {}
 // SAFETY: as above.
-unsafe impl Sync for Entry {}
+unsafe impl Sync for WatchedRange {}
 
 /// All entries ever created; none is removed, since a handler may be reading it.
-static FIRST: AtomicPtr<Entry> = AtomicPtr::new(std::ptr::null_mut());
+static FIRST: AtomicPtr<WatchedRange> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Watches a readable and writable mapping of shared memory.
 pub(crate) fn watch(base: *mut u8, len: usize, lost: &'static AtomicBool) -> Watched {
-    let entry = Box::leak(Box::new(Entry {
+    let entry = Box::leak(Box::new(WatchedRange {
         base: AtomicUsize::new(base.addr()),
         len,
         lost,
@@ -69,7 +69,7 @@ pub(super) fn replace(address: usize) -> bool {
     false
 }
 
-fn replace_entry(base: usize, entry: &Entry) -> bool {
+fn replace_entry(base: usize, entry: &WatchedRange) -> bool {
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: the range is a mapping that its owner keeps while the entry has

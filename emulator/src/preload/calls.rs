@@ -20,7 +20,7 @@ use crate::log::warn;
 use crate::real;
 use crate::residency;
 use crate::spec::{Errno, Result};
-use crate::uverbs::{DeviceFile, Entry, Files, Mapped, PAGE_SIZE, files};
+use crate::uverbs::{DeviceFile, EmulatedFile, Files, Mapped, PAGE_SIZE, files};
 use crate::{fork, hidden};
 
 /// A pointer to an interposed function.
@@ -101,7 +101,7 @@ pub(super) fn is_emulated_file(fd: c_int) -> bool {
 
 /// Returns the emulated file behind a descriptor. For a file of the parent, in a forked
 /// child, that is an error, since the NIC is the parent's.
-pub(super) fn emulated(fd: c_int) -> Option<Result<Entry>> {
+pub(super) fn emulated(fd: c_int) -> Option<Result<EmulatedFile>> {
     if !Files::may_be_emulated(fd) {
         return None;
     }
@@ -118,8 +118,8 @@ pub(super) fn emulated(fd: c_int) -> Option<Result<Entry>> {
 /// Returns the emulated device behind a descriptor, as [`emulated`] does.
 fn device(fd: c_int) -> Option<Result<Arc<DeviceFile>>> {
     match emulated(fd)? {
-        Ok(Entry::Device(device)) => Some(Ok(device)),
-        Ok(Entry::Events(_) | Entry::Cm(_) | Entry::Netlink(_)) => None,
+        Ok(EmulatedFile::Device(device)) => Some(Ok(device)),
+        Ok(EmulatedFile::Events(_) | EmulatedFile::Cm(_) | EmulatedFile::Netlink(_)) => None,
         Err(error) => Some(Err(error)),
     }
 }
@@ -206,12 +206,12 @@ unsafe extern "C" fn read(fd: c_int, into: *mut c_void, len: usize) -> isize {
 unsafe extern "C" fn write(fd: c_int, from: *const c_void, len: usize) -> isize {
     let bytes = (from.expose_provenance() as u64, len);
     let written = match emulated(fd) {
-        None | Some(Ok(Entry::Events(_) | Entry::Netlink(_))) => None,
+        None | Some(Ok(EmulatedFile::Events(_) | EmulatedFile::Netlink(_))) => None,
         Some(Err(error)) => Some(run_call(-1, || Err(error))),
-        Some(Ok(Entry::Device(device))) => {
+        Some(Ok(EmulatedFile::Device(device))) => {
             Some(run_call(-1, || count(device.write(bytes.0, bytes.1)?)))
         }
-        Some(Ok(Entry::Cm(file))) => Some(run_call(-1, || {
+        Some(Ok(EmulatedFile::Cm(file))) => Some(run_call(-1, || {
             count(file.write(bytes, &|other| files().cm(other))?)
         })),
     };

@@ -26,7 +26,7 @@ use crate::nldev::Nldev;
 use crate::real;
 use crate::runner::SignalsBlocked;
 use crate::spec::{Errno, Result};
-use crate::uverbs::{Entry, files};
+use crate::uverbs::{EmulatedFile, files};
 
 /// All interposed functions of this file.
 pub(super) const ALL: &[fn() -> Call] = &[|| send as Call, || sendto as Call, || sendmsg as Call];
@@ -106,8 +106,8 @@ fn port_id_of(fd: RawFd) -> Result<u32> {
 /// other descriptors.
 pub(super) fn take(fd: RawFd, request: impl FnOnce() -> Result<Vec<u8>>) -> Option<isize> {
     let responder = match emulated(fd)? {
-        Ok(Entry::Netlink(responder)) => responder,
-        Ok(Entry::Device(_) | Entry::Events(_) | Entry::Cm(_)) => return None,
+        Ok(EmulatedFile::Netlink(responder)) => responder,
+        Ok(EmulatedFile::Device(_) | EmulatedFile::Events(_) | EmulatedFile::Cm(_)) => return None,
         Err(error) => return Some(run_call(-1, || Err(error))),
     };
     Some(run_call(-1, || {

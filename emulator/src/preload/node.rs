@@ -9,7 +9,7 @@ use super::session;
 use crate::refusal::refuse;
 use crate::spec::{Errno, Result};
 use crate::sysfs::{DEVICE_MAJOR, FIRST_MINOR, RDMA_CM, RDMA_CM_NAME, device_file};
-use crate::uverbs::{Entry, files};
+use crate::uverbs::{EmulatedFile, files};
 
 /// An emulated device file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,9 +48,9 @@ impl Node {
     /// Returns the device file behind a descriptor, if it is an emulated one.
     pub(super) fn behind(fd: c_int) -> Option<Self> {
         match files().get(fd)? {
-            Entry::Device(file) => Some(Self::Verbs(file.device())),
-            Entry::Cm(_) => Some(Self::RdmaCm),
-            Entry::Events(_) | Entry::Netlink(_) => None,
+            EmulatedFile::Device(file) => Some(Self::Verbs(file.device())),
+            EmulatedFile::Cm(_) => Some(Self::RdmaCm),
+            EmulatedFile::Events(_) | EmulatedFile::Netlink(_) => None,
         }
     }
 

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 pub(crate) use self::pagemap::Pagemap;
 use self::pins::Pin;
-use self::table::{Entry, Table};
+use self::table::{RegisteredPages, Table};
 use crate::fork::PerProcess;
 use crate::sync::Mutex;
 
@@ -109,7 +109,7 @@ impl Registration {
                 crate::log::warn("pagemap", &text);
             }
         });
-        let index = table::insert(TABLE.get(), Entry::new(start, bytes, page_size()));
+        let index = table::insert(TABLE.get(), RegisteredPages::new(start, bytes, page_size()));
         LOWEST.fetch_min(start, Ordering::Relaxed);
         HIGHEST.fetch_max(start + bytes, Ordering::Relaxed);
         Self { index, start, pin }

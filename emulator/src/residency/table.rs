@@ -17,7 +17,7 @@ const REPORTED: Mark = 0x40;
 
 /// A registration.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct RegisteredPages {
     start: u64,
     page: u64,
     /// One for each page.
@@ -26,7 +26,7 @@ pub(super) struct Entry {
     gone: usize,
 }
 
-impl Entry {
+impl RegisteredPages {
     /// Returns an entry for whole pages of this size.
     pub(super) fn new(start: u64, bytes: u64, page: u64) -> Self {
         Self {
@@ -58,7 +58,7 @@ pub(super) type Run = (Range<u64>, &'static str);
 
 #[derive(Debug)]
 enum Slot {
-    Taken(Entry),
+    Taken(RegisteredPages),
     /// The index of the next free slot; the number of slots for none.
     Free(usize),
 }
@@ -74,7 +74,7 @@ pub(crate) struct Table {
 }
 
 /// Adds an entry. Allocates and frees without the lock. Returns the entry's number.
-pub(super) fn insert(table: &Mutex<Table>, entry: Entry) -> u32 {
+pub(super) fn insert(table: &Mutex<Table>, entry: RegisteredPages) -> u32 {
     let mut larger = Vec::new();
     loop {
         let capacity = {
@@ -97,7 +97,7 @@ impl Table {
         self.free < self.slots.len() || self.slots.len() < self.slots.capacity()
     }
 
-    fn insert(&mut self, entry: Entry) -> u32 {
+    fn insert(&mut self, entry: RegisteredPages) -> u32 {
         let index = self.free;
         match self.slots.get_mut(index) {
             Some(slot) => {
@@ -114,7 +114,7 @@ impl Table {
     }
 
     /// Removes an entry, which the caller must free without the lock.
-    pub(super) fn remove(&mut self, index: u32) -> Option<Entry> {
+    pub(super) fn remove(&mut self, index: u32) -> Option<RegisteredPages> {
         let slot = self.slots.get_mut(index as usize)?;
         let Slot::Taken(entry) = std::mem::replace(slot, Slot::Free(self.free)) else {
             return None;
@@ -219,7 +219,7 @@ mod tests {
     fn table(ranges: &[(u64, u64)]) -> Mutex<Table> {
         let table = Mutex::new(Table::default());
         for (start, end) in ranges {
-            insert(&table, Entry::new(*start, end - start, PAGE));
+            insert(&table, RegisteredPages::new(*start, end - start, PAGE));
         }
         table
     }
@@ -305,7 +305,7 @@ mod tests {
             assert!(table.lock().remove(index).is_some());
         }
         for index in [9, 7, 1000] {
-            assert_eq!(insert(&table, Entry::new(0, PAGE, PAGE)), index);
+            assert_eq!(insert(&table, RegisteredPages::new(0, PAGE, PAGE)), index);
         }
     }
 }

@@ -30,14 +30,14 @@ pub const PAGE_SIZE: usize = 4096;
 /// All UAR pages of this process.
 #[derive(Debug)]
 pub struct UarPages {
-    state: Mutex<State>,
+    state: Mutex<UarState>,
     faults: Option<Userfaultfd>,
     /// Whether [`Self::scan`] finds out which doorbells are BlueFlame copies.
     reports_copies: bool,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct UarState {
     pages: Vec<Page>,
     mappings: Vec<Mapping>,
     protected: bool,
@@ -218,7 +218,7 @@ impl UarPages {
         self.faults.as_ref().and_then(Userfaultfd::fd)
     }
 
-    fn protect_all(&self, state: &mut State) -> bool {
+    fn protect_all(&self, state: &mut UarState) -> bool {
         if state.pages.is_empty() {
             return true;
         }

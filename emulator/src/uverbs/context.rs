@@ -75,7 +75,7 @@ pub struct DeviceFile {
     config: DeviceConfig,
     /// The memory file of the doorbell pages.
     memory: HiddenFile,
-    state: Mutex<State>,
+    state: Mutex<ContextState>,
 }
 
 /// What a mapping of a device file shows.
@@ -89,7 +89,7 @@ pub enum Mapped {
 
 /// The mutable state of an open device.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct ContextState {
     /// Set by `GET_CONTEXT`; most commands need it.
     pub(super) context: Option<ContextId>,
     /// The negotiated CQE version.
@@ -170,7 +170,7 @@ impl DeviceFile {
             "a mapping of a device file is one whole page",
         )?;
         let page_offset = offset / PAGE_SIZE;
-        let State {
+        let ContextState {
             pages, registers, ..
         } = &mut *state;
         let page = match registers {
@@ -309,7 +309,7 @@ impl DeviceFile {
         &*self.backend
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, ContextState> {
         self.state.lock()
     }
 }

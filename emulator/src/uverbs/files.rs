@@ -35,7 +35,7 @@ static EMULATED: [AtomicU64; MAX_FD] = [const { AtomicU64::new(0) }; MAX_FD];
 
 /// The file behind an emulated descriptor.
 #[derive(Clone)]
-pub(crate) enum Entry {
+pub(crate) enum EmulatedFile {
     /// An open device (`/dev/infiniband/uverbsN`).
     Device(Arc<DeviceFile>),
     /// The read end of an event file.
@@ -62,7 +62,7 @@ impl Drop for EventDescriptor {
 /// The table of emulated descriptors.
 #[derive(Default)]
 pub struct Files {
-    entries: Mutex<HashMap<RawFd, Entry>>,
+    entries: Mutex<HashMap<RawFd, EmulatedFile>>,
 }
 
 /// Returns a number made of device and inode of a file, not 0. It distinguishes an
@@ -95,7 +95,7 @@ impl Files {
     /// # Errors
     /// `EMFILE` if the number is too high to be tracked.
     pub fn publish_device(&self, fd: OwnedFd, device: Arc<DeviceFile>) -> Result<RawFd> {
-        self.publish(fd, Entry::Device(device))
+        self.publish(fd, EmulatedFile::Device(device))
     }
 
     /// Adds the descriptor of `/dev/infiniband/rdma_cm`.
@@ -103,7 +103,7 @@ impl Files {
     /// # Errors
     /// `EMFILE` if the number is too high to be tracked.
     pub(crate) fn publish_cm(&self, fd: OwnedFd, file: Arc<CmFile>) -> Result<RawFd> {
-        self.publish(fd, Entry::Cm(file))
+        self.publish(fd, EmulatedFile::Cm(file))
     }
 
     /// Adds the descriptor of an event file's read end.
@@ -117,7 +117,10 @@ impl Files {
         events: &Arc<Events>,
     ) -> Result<RawFd> {
         let events = Arc::clone(events);
-        self.publish(fd, Entry::Events(Arc::new(EventDescriptor { id, events })))
+        self.publish(
+            fd,
+            EmulatedFile::Events(Arc::new(EventDescriptor { id, events })),
+        )
     }
 
     /// Adds a socket of RDMA netlink; `responder` sends the replies to it.
@@ -125,10 +128,10 @@ impl Files {
     /// # Errors
     /// `EMFILE` if the number is too high to be tracked.
     pub(crate) fn publish_netlink(&self, fd: OwnedFd, responder: Arc<HiddenFile>) -> Result<RawFd> {
-        self.publish(fd, Entry::Netlink(responder))
+        self.publish(fd, EmulatedFile::Netlink(responder))
     }
 
-    fn publish(&self, fd: OwnedFd, entry: Entry) -> Result<RawFd> {
+    fn publish(&self, fd: OwnedFd, entry: EmulatedFile) -> Result<RawFd> {
         let identity = identity_of(fd.as_raw_fd());
         let identity = identity.or_refuse(libc::EBADF, "the file descriptor is not open")?;
         let recorded = recorded(fd.as_raw_fd()).or_refuse(
@@ -143,7 +146,7 @@ impl Files {
     }
 
     /// Returns the file behind a descriptor if it is (still) emulated.
-    pub(crate) fn get(&self, fd: RawFd) -> Option<Entry> {
+    pub(crate) fn get(&self, fd: RawFd) -> Option<EmulatedFile> {
         if !Self::may_be_emulated(fd) {
             return None;
         }
@@ -157,8 +160,8 @@ impl Files {
     /// Returns the open `/dev/infiniband/rdma_cm` behind a descriptor.
     pub(crate) fn cm(&self, fd: RawFd) -> Option<Arc<CmFile>> {
         match self.get(fd)? {
-            Entry::Cm(file) => Some(file),
-            Entry::Device(_) | Entry::Events(_) | Entry::Netlink(_) => None,
+            EmulatedFile::Cm(file) => Some(file),
+            EmulatedFile::Device(_) | EmulatedFile::Events(_) | EmulatedFile::Netlink(_) => None,
         }
     }
 
@@ -168,7 +171,7 @@ impl Files {
     /// `EBADF` if it is not an event file, as in the kernel.
     pub fn events(&self, fd: RawFd) -> Result<ChannelId> {
         match self.get(fd) {
-            Some(Entry::Events(events)) => Ok(events.id),
+            Some(EmulatedFile::Events(events)) => Ok(events.id),
             _ => Err(refuse(
                 libc::EBADF,
                 "the file descriptor is not that of a completion channel or event file",
@@ -211,7 +214,7 @@ impl Files {
             .for_each(|fd| self.closed(fd));
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<RawFd, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<RawFd, EmulatedFile>> {
         self.entries.lock()
     }
 }

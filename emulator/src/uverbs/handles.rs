@@ -143,7 +143,7 @@ kinds!(Pd Mr Mw Cq Srq Qp Ah Uar);
 type Parents = Vec<u32>;
 
 #[derive(Debug)]
-struct Entry {
+struct HeldObject {
     object: Object,
     users: u32,
     parents: Parents,
@@ -152,7 +152,7 @@ struct Entry {
 /// The table of handles.
 #[derive(Debug, Default)]
 pub(super) struct Handles {
-    slots: Vec<Option<Entry>>,
+    slots: Vec<Option<HeldObject>>,
     free: BTreeSet<usize>,
 }
 
@@ -178,7 +178,7 @@ impl Handles {
         for &parent in parents {
             self.count_users(parent, 1);
         }
-        self.slots[handle] = Some(Entry {
+        self.slots[handle] = Some(HeldObject {
             object: object.into_object(),
             users: 0,
             parents: parents.to_vec(),

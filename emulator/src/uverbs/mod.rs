@@ -44,5 +44,5 @@ pub use backend::Backend;
 pub use context::{DeviceConfig, DeviceFile, Mapped, PAGE_SIZE};
 pub use emulator_backend::EmulatorBackend;
 pub use events::Events;
-pub(crate) use files::Entry;
+pub(crate) use files::EmulatedFile;
 pub use files::{Files, files};

@@ -19,7 +19,7 @@ use crate::request::{ListError, PostError, SendFlags, SendRequest};
 use crate::wire::{Be64, CtrlFlags, UNIT, WQEBB};
 use crate::{Credits, RingSize};
 
-use consumer::Entry;
+use consumer::PostedWqe;
 pub use consumer::{Retired, SendConsumer};
 pub use encode::Head;
 
@@ -62,7 +62,7 @@ pub struct SendProducer {
     record: DoorbellRecord,
     /// The consumer's entries, by WQEBB: kept here so that a post does not
     /// touch the cache line that the poller writes.
-    entries: NonNull<Entry>,
+    entries: NonNull<PostedWqe>,
     consumer: NonNull<SendConsumer>,
     register: Register,
     /// Whether there is room for binds.
@@ -81,7 +81,7 @@ unsafe impl Send for SendProducer {}
 
 /// Where a WQE begins.
 #[derive(Clone, Copy)]
-struct Place {
+struct WqeStart {
     /// The WQEBB as the device counts it.
     counter: u16,
     /// The WQEBB in the ring.
@@ -302,10 +302,10 @@ impl SendProducer {
 
     /// Returns where the next WQE begins.
     #[inline(always)]
-    fn place(&self) -> Place {
+    fn place(&self) -> WqeStart {
         let counter = self.producer;
         let index = self.size.index(u32::from(counter));
-        Place {
+        WqeStart {
             counter,
             index,
             // SAFETY: `index` is below the WQEBB count.

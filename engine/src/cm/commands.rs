@@ -30,7 +30,7 @@ impl Drop for Executed {
 }
 
 /// A command of a handle to the service thread.
-pub(super) enum Command {
+pub(super) enum CmCommand {
     /// Request a connection, until the deadline.
     Connect(Token, Started, Arc<ConnectionGate>, Option<Instant>),
     /// Accept a request.
@@ -53,10 +53,10 @@ pub(super) enum Command {
 }
 
 /// A command that can be sent without allocating.
-pub(super) struct Prepared(LinkedList<Command>);
+pub(super) struct Prepared(LinkedList<CmCommand>);
 
 impl Prepared {
-    pub(super) fn new(command: Command) -> Self {
+    pub(super) fn new(command: CmCommand) -> Self {
         Self(LinkedList::from([command]))
     }
 }
@@ -72,7 +72,7 @@ pub(super) struct CommandQueue {
 }
 
 struct Queue {
-    commands: LinkedList<Command>,
+    commands: LinkedList<CmCommand>,
     /// Whether the thread was woken and has not taken the commands yet.
     is_woken: bool,
     /// Whether the thread has ended and takes no more commands.
@@ -120,7 +120,7 @@ impl CommandQueue {
     }
 
     /// Queues a command and wakes the thread; does nothing in a forked child.
-    pub(super) fn send(&self, command: Command) -> Result<(), CmError> {
+    pub(super) fn send(&self, command: CmCommand) -> Result<(), CmError> {
         self.send_prepared(Prepared::new(command))
     }
 
@@ -149,7 +149,7 @@ impl CommandQueue {
     pub(super) fn execute(
         &self,
         waits: bool,
-        command: impl FnOnce(Option<Executed>) -> Command,
+        command: impl FnOnce(Option<Executed>) -> CmCommand,
     ) -> Result<(), CmError> {
         if !waits || self.on_service_thread() {
             return self.send(command(None));
@@ -162,7 +162,7 @@ impl CommandQueue {
     }
 
     /// Takes all commands, oldest first.
-    pub(super) fn take_commands(&self) -> LinkedList<Command> {
+    pub(super) fn take_commands(&self) -> LinkedList<CmCommand> {
         let mut queue = self.queue.lock();
         queue.is_woken = false;
         core::mem::take(&mut queue.commands)

@@ -7,11 +7,11 @@ use std::sync::Arc;
 /// Stands between the service thread, which calls the sink, and a handle, which may
 /// close the gate at any time.
 pub(super) struct Gate<S: ?Sized> {
-    state: Mutex<State<S>>,
+    state: Mutex<GateState<S>>,
     idle: Condvar,
 }
 
-struct State<S: ?Sized> {
+struct GateState<S: ?Sized> {
     /// `None` once the gate is closed.
     sink: Option<Arc<S>>,
     /// A call is in progress.
@@ -22,7 +22,7 @@ struct State<S: ?Sized> {
 
 impl<S: ?Sized> Gate<S> {
     pub(super) fn new(sink: Arc<S>) -> Self {
-        let state = State {
+        let state = GateState {
             sink: Some(sink),
             busy: false,
             waiting: 0,

@@ -1,6 +1,6 @@
 //! The handles: manager, listener, request, connection.
 
-use super::commands::{Command, CommandQueue, Prepared};
+use super::commands::{CmCommand, CommandQueue, Prepared};
 use super::gate::Gate;
 use super::service::Service;
 use super::types::{
@@ -168,7 +168,7 @@ impl Manager {
         };
         let started = Arc::clone(&shared.network).connect(token, &call)?;
         let gate: Arc<ConnectionGate> = Arc::new(Gate::new(sink));
-        let command = Command::Connect(token, started, Arc::clone(&gate), deadline);
+        let command = CmCommand::Connect(token, started, Arc::clone(&gate), deadline);
         let command = Prepared::new(command);
         memory::commit()?;
         shared.commands.send_prepared(command)?;
@@ -388,7 +388,7 @@ impl Request {
             private_data: private_data.to_vec(),
             greeting: None,
         };
-        let command = Command::Accept(self.token, Arc::clone(&gate), answer);
+        let command = CmCommand::Accept(self.token, Arc::clone(&gate), answer);
         let acceptance = Acceptance {
             command: Prepared::new(command),
             gate,
@@ -439,7 +439,7 @@ impl Request {
             self.answered();
             let commands = &self.service.shared.commands;
             let _ = commands.execute(private_data.is_some(), |executed| {
-                Command::Reject(self.token, private_data, executed)
+                CmCommand::Reject(self.token, private_data, executed)
             });
         }
     }
@@ -488,7 +488,7 @@ impl Connection {
     /// [`super::ConnectionEvent::Established`]. Over TCP nothing is lost, and this
     /// does nothing.
     pub fn message_received(&self) {
-        self.command(Command::MessageReceived(self.token));
+        self.command(CmCommand::MessageReceived(self.token));
     }
 
     /// Disconnects in order: notifies the peer. The sink gets
@@ -497,7 +497,7 @@ impl Connection {
     /// not answered yet is given up at once, with the same event. After a terminal
     /// event, or a second time, this does nothing.
     pub fn disconnect(&self) {
-        self.command(Command::Disconnect(self.token));
+        self.command(CmCommand::Disconnect(self.token));
     }
 
     /// Ends the connection without further events: no callback is made after this
@@ -505,7 +505,7 @@ impl Connection {
     /// Waits for a callback of this connection's sink in progress, except inside a
     /// callback: do not hold a lock that the sink takes.
     pub fn abort(&self) {
-        self.close(Command::Abort(self.token));
+        self.close(CmCommand::Abort(self.token));
     }
 
     /// Ends the connection as [`Connection::abort`] does, after a failure. With the
@@ -513,17 +513,17 @@ impl Connection {
     /// [`super::ConnectionEvent::Broken`]. With `rdma_cm`, whose messages carry no
     /// reason, it gets [`super::ConnectionEvent::Disconnected`].
     pub fn fail(&self) {
-        self.close(Command::Fail(self.token));
+        self.close(CmCommand::Fail(self.token));
     }
 
-    fn command(&self, command: Command) {
+    fn command(&self, command: CmCommand) {
         let commands = &self.service.shared.commands;
         if commands.here() {
             let _ = commands.send(command);
         }
     }
 
-    fn close(&self, how: Command) {
+    fn close(&self, how: CmCommand) {
         let commands = &self.service.shared.commands;
         // If the gate is closed, the thread has ended the connection already.
         if commands.here() && self.gate.close(commands.on_service_thread()) {

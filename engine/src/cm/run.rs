@@ -1,7 +1,7 @@
 //! The service thread: commands, events, deadlines.
 
 use super::ConnectionEvent;
-use super::commands::{Command, WAKE};
+use super::commands::{CmCommand, WAKE};
 use super::manager::Request;
 use super::service::Shared;
 use super::session::{Session, SessionStatus};
@@ -55,12 +55,12 @@ pub(super) fn run(shared: &Shared, mut poll: Poll) {
 /// The sessions of the thread.
 struct Sessions<'a> {
     shared: &'a Shared,
-    entries: HashMap<Token, Entry>,
+    entries: HashMap<Token, TimedSession>,
     /// The sessions' deadlines, earliest first.
     deadlines: BTreeSet<(Instant, Token)>,
 }
 
-struct Entry {
+struct TimedSession {
     session: Session,
     /// The session's entry in `deadlines`.
     armed: Option<Instant>,
@@ -76,7 +76,7 @@ impl Sessions<'_> {
             }
             for command in commands {
                 // All handles were dropped, so only connections without a request are left.
-                if matches!(command, Command::Stop) {
+                if matches!(command, CmCommand::Stop) {
                     return true;
                 }
                 self.execute(command);
@@ -84,12 +84,12 @@ impl Sessions<'_> {
         }
     }
 
-    fn execute(&mut self, command: Command) {
+    fn execute(&mut self, command: CmCommand) {
         match command {
-            Command::Connect(token, started, gate, deadline) => {
+            CmCommand::Connect(token, started, gate, deadline) => {
                 self.connect(token, started, gate, deadline);
             }
-            Command::Accept(token, gate, answer) => {
+            CmCommand::Accept(token, gate, answer) => {
                 if self.entries.contains_key(&token) {
                     self.with(token, |session| {
                         session.accept(gate, answer, Instant::now())
@@ -100,23 +100,23 @@ impl Sessions<'_> {
                     let _ = gate.call(true, |sink| sink.event(event));
                 }
             }
-            Command::Reject(token, private_data, _executed) => {
+            CmCommand::Reject(token, private_data, _executed) => {
                 self.with(token, |session| session.reject(private_data.as_deref()));
             }
-            Command::MessageReceived(token) => self.with(token, |session| {
+            CmCommand::MessageReceived(token) => self.with(token, |session| {
                 session.wire.message_received();
                 SessionStatus::Continues
             }),
-            Command::Event(token, event) => self.receive(token, Some(event)),
-            Command::Disconnect(token) => {
+            CmCommand::Event(token, event) => self.receive(token, Some(event)),
+            CmCommand::Disconnect(token) => {
                 let timeout = self.shared.options.disconnect_timeout;
                 let deadline = Instant::now().checked_add(timeout);
                 self.with(token, |session| session.disconnect(deadline));
             }
-            Command::Abort(token) => self.with(token, Session::abort),
-            Command::Fail(token) => self.with(token, Session::fail),
-            Command::Flush(executed) => drop(executed),
-            Command::Stop => (),
+            CmCommand::Abort(token) => self.with(token, Session::abort),
+            CmCommand::Fail(token) => self.with(token, Session::fail),
+            CmCommand::Flush(executed) => drop(executed),
+            CmCommand::Stop => (),
         }
     }
 
@@ -141,7 +141,7 @@ impl Sessions<'_> {
     }
 
     fn add(&mut self, token: Token, session: Session) {
-        let entry = Entry {
+        let entry = TimedSession {
             session,
             armed: None,
         };

@@ -1,6 +1,6 @@
 //! The service of a manager: its thread, and what the thread shares with the handles.
 
-use super::commands::{Command, CommandQueue, End};
+use super::commands::{CmCommand, CommandQueue, End};
 use super::wire::Network;
 use super::{CmError, ManagerOptions, run};
 use crate::sync::Mutex;
@@ -78,7 +78,7 @@ extern "C" fn flush() {
     let queues = QUEUES.try_lock().map(|queues| queues.clone());
     for commands in queues.into_iter().flatten().filter_map(|it| it.upgrade()) {
         if commands.here() {
-            let _ = commands.execute(true, Command::Flush);
+            let _ = commands.execute(true, CmCommand::Flush);
         }
     }
 }
@@ -93,7 +93,7 @@ impl Drop for Service {
             core::mem::forget(thread);
             return;
         }
-        let _ = commands.send(Command::Stop);
+        let _ = commands.send(CmCommand::Stop);
         // Joined, so that no code of this library runs any more, even if it is
         // unloaded next. The thread itself does not wait; it ends after the callback.
         thread.join();

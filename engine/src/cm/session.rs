@@ -31,7 +31,7 @@ pub(super) enum SessionStatus {
 
 use SessionStatus::{Continues, Ended};
 
-enum State {
+enum SessionPhase {
     /// Active: waits for the answer.
     Requesting,
     /// Active: waits until the peer's kernel has forgotten the last connection.
@@ -55,7 +55,7 @@ enum State {
 
 pub(super) struct Session {
     pub(super) wire: Box<dyn Wire>,
-    state: State,
+    state: SessionPhase,
     /// `None` until a request is accepted.
     gate: Option<Arc<ConnectionGate>>,
     /// When the session gives up.
@@ -81,7 +81,7 @@ impl Session {
             gate: Some(gate),
             deadline,
             step: PAUSE,
-            ..Self::new(wire, State::Requesting, Duration::MAX)
+            ..Self::new(wire, SessionPhase::Requesting, Duration::MAX)
         }
     }
 
@@ -92,10 +92,10 @@ impl Session {
         alive: Arc<AtomicBool>,
         accept_timeout: Duration,
     ) -> Self {
-        Self::new(wire, State::Pending(alive), accept_timeout)
+        Self::new(wire, SessionPhase::Pending(alive), accept_timeout)
     }
 
-    fn new(wire: Box<dyn Wire>, state: State, accept_timeout: Duration) -> Self {
+    fn new(wire: Box<dyn Wire>, state: SessionPhase, accept_timeout: Duration) -> Self {
         Self {
             wire,
             state,
@@ -110,7 +110,7 @@ impl Session {
 
     /// Returns whether it waits for the application's answer.
     pub(super) fn is_pending(&self) -> bool {
-        matches!(self.state, State::Pending(_))
+        matches!(self.state, SessionPhase::Pending(_))
     }
 
     /// Returns when [`Session::expire`] has to be called.
@@ -120,7 +120,7 @@ impl Session {
 
     /// Starts to request the connection.
     pub(super) fn begin(&mut self) -> SessionStatus {
-        self.state = State::Requesting;
+        self.state = SessionPhase::Requesting;
         match self.wire.begin() {
             Ok(()) => Continues,
             Err(error) => {
@@ -146,31 +146,33 @@ impl Session {
 
     fn handle(&mut self, signal: Signal, clock: &impl Fn() -> Instant) -> SessionStatus {
         match (&self.state, signal) {
-            (State::Requesting, Signal::Accepted { peer, private_data }) => {
+            (SessionPhase::Requesting, Signal::Accepted { peer, private_data }) => {
                 self.deadline = None;
                 self.accepted(ConnectionEvent::Accepted { peer, private_data })
             }
-            (State::Requesting, Signal::Rejected(private_data)) => {
+            (SessionPhase::Requesting, Signal::Rejected(private_data)) => {
                 self.end_with(ConnectionEvent::PeerRejected { private_data })
             }
-            (State::Requesting, Signal::Remembered) => self.request_later(clock()),
-            (State::Requesting | State::Paused, Signal::Ended(event)) => self.end_with(event),
-            (State::Accepted(greeting), Signal::Ready) => {
+            (SessionPhase::Requesting, Signal::Remembered) => self.request_later(clock()),
+            (SessionPhase::Requesting | SessionPhase::Paused, Signal::Ended(event)) => {
+                self.end_with(event)
+            }
+            (SessionPhase::Accepted(greeting), Signal::Ready) => {
                 if let Some(greeting) = greeting.clone() {
-                    self.state = State::Silent(greeting);
+                    self.state = SessionPhase::Silent(greeting);
                 }
                 self.await_greeting(clock())
             }
-            (State::Silent(greeting), Signal::Disconnected) if greeting.has_arrived() => {
+            (SessionPhase::Silent(greeting), Signal::Disconnected) if greeting.has_arrived() => {
                 self.up();
                 self.handle(Signal::Disconnected, clock)
             }
-            (State::Up, Signal::Disconnected) => {
+            (SessionPhase::Up, Signal::Disconnected) => {
                 self.wire.answer_disconnect();
                 self.end_with(ConnectionEvent::Disconnected)
             }
             // It crossed with the disconnect of this side.
-            (State::Closing, Signal::Ready) => Continues,
+            (SessionPhase::Closing, Signal::Ready) => Continues,
             (_, Signal::Disconnected | Signal::Ended(_)) => self.ended(),
             (_, signal) => {
                 tracing::warn!(?signal, "connection ended: unexpected message");
@@ -184,26 +186,26 @@ impl Session {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             self.deadline = None;
             match self.state {
-                State::Requesting | State::Paused => {
+                SessionPhase::Requesting | SessionPhase::Paused => {
                     self.wire.withdraw();
                     return self.end_with(ConnectionEvent::TimedOut);
                 }
                 // If the requester becomes ready later, it learns that it is too late.
-                State::Accepted(_) | State::Silent(_) => {
+                SessionPhase::Accepted(_) | SessionPhase::Silent(_) => {
                     tracing::debug!("accepted, but not ready in time: dropped");
                     self.wire.withdraw();
                     return self.end_with(ConnectionEvent::AcceptFailed);
                 }
-                State::Closing => return self.end_with(ConnectionEvent::Disconnected),
-                State::Pending(_) | State::Held(_) | State::Up => (),
+                SessionPhase::Closing => return self.end_with(ConnectionEvent::Disconnected),
+                SessionPhase::Pending(_) | SessionPhase::Held(_) | SessionPhase::Up => (),
             }
         }
         if self.pause.is_some_and(|pause| pause <= now) {
             self.pause = None;
             match &self.state {
-                State::Paused => return self.begin(),
-                State::Held(answer) => return self.answer(answer.clone(), now),
-                State::Silent(_) => return self.await_greeting(now),
+                SessionPhase::Paused => return self.begin(),
+                SessionPhase::Held(answer) => return self.answer(answer.clone(), now),
+                SessionPhase::Silent(_) => return self.await_greeting(now),
                 _ => (),
             }
         }
@@ -224,7 +226,7 @@ impl Session {
         self.gate = Some(gate);
         self.pause = self.wire.held_until(&answer).filter(|&until| until > now);
         if self.pause.is_some() {
-            self.state = State::Held(answer);
+            self.state = SessionPhase::Held(answer);
             return Continues;
         }
         self.answer(answer, now)
@@ -232,7 +234,7 @@ impl Session {
 
     fn answer(&mut self, answer: Answer, now: Instant) -> SessionStatus {
         let sent = self.wire.accept(&answer);
-        self.state = State::Accepted(answer.greeting);
+        self.state = SessionPhase::Accepted(answer.greeting);
         self.deadline = now.checked_add(self.accept_timeout);
         match sent {
             Ok(()) => Continues,
@@ -253,37 +255,39 @@ impl Session {
     /// Disconnects for the application; waits for the answer until `deadline`.
     pub(super) fn disconnect(&mut self, deadline: Option<Instant>) -> SessionStatus {
         match self.state {
-            State::Requesting | State::Paused => {
+            SessionPhase::Requesting | SessionPhase::Paused => {
                 self.wire.withdraw();
                 self.end_with(ConnectionEvent::Disconnected)
             }
-            State::Held(_) => {
+            SessionPhase::Held(_) => {
                 self.wire.reject(None);
                 self.end_with(ConnectionEvent::Disconnected)
             }
-            State::Accepted(_) | State::Up | State::Silent(_) => {
+            SessionPhase::Accepted(_) | SessionPhase::Up | SessionPhase::Silent(_) => {
                 self.wire.disconnect();
-                self.state = State::Closing;
+                self.state = SessionPhase::Closing;
                 self.deadline = deadline;
                 Continues
             }
-            State::Closing | State::Pending(_) => Continues,
+            SessionPhase::Closing | SessionPhase::Pending(_) => Continues,
         }
     }
 
     /// Ends the connection without events; its gate is closed.
     pub(super) fn abort(&mut self) -> SessionStatus {
         match self.state {
-            State::Requesting | State::Paused | State::Accepted(_) => self.wire.withdraw(),
-            State::Up | State::Silent(_) => self.wire.disconnect(),
-            State::Pending(_) | State::Held(_) | State::Closing => (),
+            SessionPhase::Requesting | SessionPhase::Paused | SessionPhase::Accepted(_) => {
+                self.wire.withdraw()
+            }
+            SessionPhase::Up | SessionPhase::Silent(_) => self.wire.disconnect(),
+            SessionPhase::Pending(_) | SessionPhase::Held(_) | SessionPhase::Closing => (),
         }
         Ended
     }
 
     /// Ends the connection as [`Self::abort`] does, after a failure.
     pub(super) fn fail(&mut self) -> SessionStatus {
-        if !matches!(self.state, State::Up) {
+        if !matches!(self.state, SessionPhase::Up) {
             return self.abort();
         }
         self.wire.fail();
@@ -298,7 +302,7 @@ impl Session {
     /// Waits, on the passive side, for the requester's greeting, if one is expected.
     fn await_greeting(&mut self, now: Instant) -> SessionStatus {
         match &self.state {
-            State::Silent(greeting) if !greeting.has_arrived() => {
+            SessionPhase::Silent(greeting) if !greeting.has_arrived() => {
                 self.pause = now.checked_add(self.step);
                 self.step = (2 * self.step).min(LONGEST_GREETING_PAUSE);
             }
@@ -310,7 +314,7 @@ impl Session {
     /// Reports, on the passive side, that the requester is ready.
     fn up(&mut self) {
         (self.deadline, self.pause) = (None, None);
-        self.state = State::Up;
+        self.state = SessionPhase::Up;
         self.report(ConnectionEvent::Established);
     }
 
@@ -323,7 +327,7 @@ impl Session {
         match gate.call(false, |sink| sink.event(event)) {
             Some(Ok(())) if !gate.is_closed() => match self.wire.ready() {
                 Ok(()) => {
-                    self.state = State::Up;
+                    self.state = SessionPhase::Up;
                     Continues
                 }
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {
@@ -350,7 +354,7 @@ impl Session {
             tracing::warn!("rejected: the peer's kernel still remembers the last connection");
             return self.end_with(ConnectionEvent::NonPeerRejected);
         }
-        self.state = State::Paused;
+        self.state = SessionPhase::Paused;
         self.pause = now.checked_add(self.step);
         self.step = (2 * self.step).min(LONGEST_PAUSE);
         Continues
@@ -359,16 +363,18 @@ impl Session {
     /// Handles the end of the connection in a state for which it has no other meaning.
     fn ended(&mut self) -> SessionStatus {
         match &self.state {
-            State::Pending(alive) => {
+            SessionPhase::Pending(alive) => {
                 alive.store(false, Ordering::Release);
                 Ended
             }
-            State::Requesting | State::Paused => self.end_with(ConnectionEvent::NonPeerRejected),
-            State::Held(_) | State::Accepted(_) | State::Silent(_) => {
+            SessionPhase::Requesting | SessionPhase::Paused => {
+                self.end_with(ConnectionEvent::NonPeerRejected)
+            }
+            SessionPhase::Held(_) | SessionPhase::Accepted(_) | SessionPhase::Silent(_) => {
                 self.end_with(ConnectionEvent::AcceptFailed)
             }
-            State::Up => self.end_with(ConnectionEvent::Broken),
-            State::Closing => self.end_with(ConnectionEvent::Disconnected),
+            SessionPhase::Up => self.end_with(ConnectionEvent::Broken),
+            SessionPhase::Closing => self.end_with(ConnectionEvent::Disconnected),
         }
     }
 

@@ -20,7 +20,7 @@ use crate::sync::{Mutex, MutexGuard};
 /// The state that the engine has moved the queue pair to. The device may have moved
 /// it to the error state since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum QpStage {
     Reset,
     Init,
     ReadyToReceive,
@@ -30,7 +30,7 @@ pub(super) enum State {
     Gone,
 }
 
-impl State {
+impl QpStage {
     /// Returns whether receives can be posted, if only to be flushed.
     pub(super) fn takes_receives(self) -> bool {
         !matches!(self, Self::Reset | Self::Gone)
@@ -58,7 +58,7 @@ struct Shared {
 
 /// The part that a change of state modifies.
 pub(super) struct Inner {
-    pub(super) state: State,
+    pub(super) state: QpStage,
     /// `None` after the endpoint was dropped: handles do not keep the rings.
     pub(super) watch: Option<Watch>,
     /// The kernel may be about to connect the queue pair: on iWARP, from
@@ -71,7 +71,7 @@ impl EndpointHandle {
         Self(Arc::new(Shared {
             verbs,
             inner: Mutex::new(Inner {
-                state: State::Reset,
+                state: QpStage::Reset,
                 watch: Some(watch),
                 may_be_connecting: false,
             }),
@@ -90,7 +90,7 @@ impl EndpointHandle {
     /// Takes the lock, or fails if the endpoint was dropped.
     fn lock_for(&self, operation: &'static str) -> Result<MutexGuard<'_, Inner>, ControlError> {
         let inner = self.lock();
-        if inner.state == State::Gone {
+        if inner.state == QpStage::Gone {
             return Err(ControlError::new(
                 ControlErrorKind::Invalid,
                 operation,
@@ -124,7 +124,7 @@ impl EndpointHandle {
     /// left it unchanged, so it may be connected without a reset.
     #[must_use]
     pub fn awaits_peer(&self) -> bool {
-        matches!(self.lock().state, State::Reset | State::Init)
+        matches!(self.lock().state, QpStage::Reset | QpStage::Init)
     }
 
     /// Returns whether the endpoint can be reset and connected again:
@@ -185,7 +185,7 @@ impl EndpointHandle {
         options: &ConnectOptions,
     ) -> Result<(), ControlError> {
         let mut inner = self.lock_for("connect an endpoint")?;
-        if inner.state == State::Reset {
+        if inner.state == QpStage::Reset {
             self.init_locked(&mut inner, options)?;
         }
         self.receive_locked(&mut inner, peer, options)?;
@@ -205,7 +205,7 @@ impl EndpointHandle {
             return self.connect(peer, options);
         }
         let mut inner = self.lock_for("connect an endpoint")?;
-        if inner.state == State::Reset {
+        if inner.state == QpStage::Reset {
             self.init_locked(&mut inner, options)?;
         }
         let route = match route {
@@ -214,9 +214,9 @@ impl EndpointHandle {
             Route::Address(_) => return Ok(()),
         };
         self.0.verbs.to_rtr_by(route, options)?;
-        inner.state = State::ReadyToReceive;
+        inner.state = QpStage::ReadyToReceive;
         self.0.verbs.to_rts_by(route, options)?;
-        inner.state = State::ReadyToSend;
+        inner.state = QpStage::ReadyToSend;
         Ok(())
     }
 
@@ -251,23 +251,23 @@ impl EndpointHandle {
     /// The device failed, or the endpoint was dropped.
     pub fn to_error(&self) -> Result<(), ControlError> {
         let mut inner = self.lock_for("end the connection of an endpoint")?;
-        if inner.state == State::Error {
+        if inner.state == QpStage::Error {
             return Ok(());
         }
-        if inner.state == State::Reset {
+        if inner.state == QpStage::Reset {
             // Linux reaches ERR from RESET only through INIT. Port and access
             // rights do not matter, since nothing arrives.
             self.0.verbs.to_init(&ConnectOptions {
                 access: Access::empty(),
                 ..ConnectOptions::default()
             })?;
-            inner.state = State::Init;
+            inner.state = QpStage::Init;
         }
         if let Some(watch) = &inner.watch {
             watch.will_fail();
         }
         self.0.verbs.to_error()?;
-        inner.state = State::Error;
+        inner.state = QpStage::Error;
         if let Some(watch) = &inner.watch {
             watch.has_failed();
         }
@@ -279,7 +279,7 @@ impl EndpointHandle {
     #[must_use]
     pub fn data_in_order(&self) -> DataInOrder {
         match self.lock().state {
-            State::ReadyToSend => self.0.verbs.data_in_order(),
+            QpStage::ReadyToSend => self.0.verbs.data_in_order(),
             _ => DataInOrder::Unknown,
         }
     }
@@ -321,7 +321,7 @@ impl EndpointHandle {
     /// Records, on iWARP, that the kernel has moved the queue pair, or moves it
     /// when the request is accepted.
     fn follow_kernel(&self, inner: &mut Inner, route: &IwarpRoute) -> Result<(), ControlError> {
-        if inner.state != State::Init {
+        if inner.state != QpStage::Init {
             return Err(ControlError::new(
                 ControlErrorKind::Invalid,
                 "connect an endpoint",
@@ -335,14 +335,14 @@ impl EndpointHandle {
         if let Some(place) = route.greet() {
             self.0.verbs.greet(place)?;
         }
-        inner.state = State::ReadyToSend;
+        inner.state = QpStage::ReadyToSend;
         inner.may_be_connecting = false;
         Ok(())
     }
 
     fn init_locked(&self, inner: &mut Inner, options: &ConnectOptions) -> Result<(), ControlError> {
         self.0.verbs.to_init(options)?;
-        inner.state = State::Init;
+        inner.state = QpStage::Init;
         Ok(())
     }
 
@@ -353,13 +353,13 @@ impl EndpointHandle {
         options: &ConnectOptions,
     ) -> Result<(), ControlError> {
         self.0.verbs.to_rtr(peer, options)?;
-        inner.state = State::ReadyToReceive;
+        inner.state = QpStage::ReadyToReceive;
         Ok(())
     }
 
     fn send_locked(&self, inner: &mut Inner, options: &ConnectOptions) -> Result<(), ControlError> {
         self.0.verbs.to_rts(options)?;
-        inner.state = State::ReadyToSend;
+        inner.state = QpStage::ReadyToSend;
         Ok(())
     }
 }

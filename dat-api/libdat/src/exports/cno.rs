@@ -11,7 +11,7 @@ use dat_api::{CancellationDisabled, CnoRefusal, DatReturn, Handle, Kind, Result,
 
 use crate::abi::*;
 use crate::face::call::{Named, call};
-use crate::face::cancel::{self, Place};
+use crate::face::cancel::{self, Parked};
 use crate::face::frame::bad_argument;
 use crate::face::handles::{bare, or_null, ours};
 use crate::face::output::Out;
@@ -107,7 +107,7 @@ pub unsafe extern "C-unwind" fn dat_cno_wait(
         return wait_refused(CALL, on("cno", cno_handle), refusal);
     }
     let state = CancellationDisabled::begin();
-    let mut place = Place::uninit();
+    let mut place = Parked::uninit();
     let waited = match first_poll(cno, timeout, &mut place) {
         Some(over) => over,
         // SAFETY: `first_poll` has stored a wait in the place.
@@ -131,7 +131,7 @@ const PANICKED: CnoRefusal = CnoRefusal::DeviceFailed;
 fn first_poll(
     cno: Handle,
     timeout: DAT_TIMEOUT,
-    place: &mut Place<cno::Waiting>,
+    place: &mut Parked<cno::Waiting>,
 ) -> Option<Result<Option<Handle>, CnoRefusal>> {
     let polled = catch_unwind(AssertUnwindSafe(|| {
         let timeout = match timeout {

@@ -12,7 +12,7 @@ use dat_api::{CancellationDisabled, DatReturn, EvdRefusal, Kind, ReturnType, Sub
 
 use crate::abi::*;
 use crate::face::attributes::count;
-use crate::face::cancel::{self, Place};
+use crate::face::cancel::{self, Parked};
 use crate::face::event;
 use crate::face::handles::{invalid, names, ours};
 use crate::face::refused::{no_event, not_owned, null_result, wait_refused};
@@ -294,7 +294,7 @@ unsafe extern "C-unwind" fn wait_slow(
     event: *mut DAT_EVENT,
     nmore: *mut DAT_COUNT,
 ) -> DAT_RETURN {
-    let mut place = Place::uninit();
+    let mut place = Parked::uninit();
     // SAFETY: the pointers are those of the call.
     match unsafe { first_poll(evd_handle, timeout, threshold, event, nmore, &mut place) } {
         FirstPoll::Over(code) => code,
@@ -349,7 +349,7 @@ unsafe fn first_poll(
     threshold: DAT_COUNT,
     event: *mut DAT_EVENT,
     nmore: *mut DAT_COUNT,
-    place: &mut Place<evd::Waiting<Owned<Evd>>>,
+    place: &mut Parked<evd::Waiting<Owned<Evd>>>,
 ) -> FirstPoll {
     let polled = catch_unwind(AssertUnwindSafe(|| {
         let owned = match own(evd_handle) {

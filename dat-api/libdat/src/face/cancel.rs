@@ -5,7 +5,7 @@
 //! needs a drop and catch no panic. Therefore a wait runs in steps
 //! ([`dat_api::object::steps`]). Each step runs with cancellation disabled and
 //! returns. Between steps the exported function, which holds nothing, sleeps in C
-//! (`c/cancel.c`). The state of the wait lies in a [`Place`], which no destructor
+//! (`c/cancel.c`). The state of the wait lies in a [`Parked`], which no destructor
 //! drops. If the thread is cancelled in the sleep, C calls [`gone`], which drops
 //! the wait; the wait then releases its EVD or CNO with all events still queued.
 
@@ -18,7 +18,7 @@ use dat_api::CancellationDisabled;
 use dat_api::object::steps::{Next, Slept, Steps};
 
 /// Storage for a wait while its thread sleeps.
-pub(crate) type Place<W> = MaybeUninit<W>;
+pub(crate) type Parked<W> = MaybeUninit<W>;
 
 unsafe extern "C-unwind" {
     fn libdat_sleep(
@@ -41,7 +41,7 @@ unsafe extern "C-unwind" {
 /// # Safety
 /// The place holds a wait. It is dropped on return.
 pub(crate) unsafe fn finish<W: Steps<Answer: Copy>>(
-    place: &mut Place<W>,
+    place: &mut Parked<W>,
     state: c_int,
 ) -> Option<W::Answer> {
     let mut slept = None;
@@ -80,7 +80,7 @@ pub(crate) unsafe fn finish<W: Steps<Answer: Copy>>(
 ///
 /// # Safety
 /// The place holds a wait.
-unsafe fn step<W: Steps>(place: &mut Place<W>, slept: &Option<Slept>) -> Next<Option<W::Answer>> {
+unsafe fn step<W: Steps>(place: &mut Parked<W>, slept: &Option<Slept>) -> Next<Option<W::Answer>> {
     // SAFETY: the place holds a wait.
     let wait = unsafe { place.assume_init_mut() };
     let next = catch_unwind(AssertUnwindSafe(|| wait.go_on(slept.as_ref())));

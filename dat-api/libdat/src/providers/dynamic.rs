@@ -8,14 +8,14 @@ use dat_api::{DatError, Result, ReturnType, Subtype, memory};
 use super::{Key, tables};
 use crate::abi::DAT_PROVIDER;
 
-struct Entry {
+struct Registration {
     key: Key,
     table: usize,
     /// Number of adapters that are open or being opened.
     opens: usize,
 }
 
-static ENTRIES: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
+static ENTRIES: Mutex<Vec<Registration>> = Mutex::new(Vec::new());
 
 /// Adds an entry.
 ///
@@ -36,7 +36,7 @@ pub(crate) fn add(key: Key, table: NonNull<DAT_PROVIDER>) -> Result<()> {
     entries.reserve(1);
     tables::add(table);
     memory::commit().inspect_err(|_| tables::remove(table))?;
-    entries.push(Entry {
+    entries.push(Registration {
         key,
         table: table.as_ptr().expose_provenance(),
         opens: 0,

@@ -35,14 +35,14 @@ pub(super) const BOTH: [usize; 2] = [WAITERS, AGENT];
 #[derive(Default)]
 pub(super) struct Queue {
     /// Each EVD appears once.
-    pending: VecDeque<Entry>,
+    pending: VecDeque<PendingEvd>,
     /// What the threads sleep on. A wait whose blocker was removed is released: it ends without an
     /// EVD. The agent's thread is here from the time that an agent is set until that is called.
     pub(super) waiters: Vec<Arc<Blocker>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct PendingEvd {
     evd: Handle,
     /// How many waiters may get it: 0 until a poll has found an event that no waiter got a trigger
     /// for, then [`usize::MAX`] until a waiter gets it.
@@ -56,7 +56,7 @@ impl Queue {
         let known = self.pending.iter().position(|entry| entry.evd == evd);
         let place = known.unwrap_or(self.pending.len());
         if known.is_none() {
-            self.pending.push_back(Entry { evd, waiters: 0 });
+            self.pending.push_back(PendingEvd { evd, waiters: 0 });
         }
         let waiters = &mut self.pending[place].waiters;
         if is_seen || *waiters > 0 {
@@ -79,7 +79,7 @@ impl Queue {
         };
         let waiters = entry.waiters.min(events).saturating_sub(1);
         if waiters > 0 {
-            self.pending.push_back(Entry { evd, waiters });
+            self.pending.push_back(PendingEvd { evd, waiters });
         }
         entry.waiters > 0
     }

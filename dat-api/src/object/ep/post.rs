@@ -30,7 +30,7 @@ use super::Ep;
 use super::kind::{self, Kind, Request};
 use super::poster::Poster;
 use crate::object::ia::MAX_SEGMENTS;
-use crate::object::post::list::{ListError, Listed, fast_message, post_list};
+use crate::object::post::list::{ListError, Listed, in_cached_lmr, post_list};
 use crate::object::post::{Entered, Longest, count_of, first_bytes, gather};
 use crate::object::wr_data::{NO_EVENT, SUPPRESSED, UNSIGNALLED};
 use crate::refusal::Refusal;
@@ -119,7 +119,7 @@ impl Ep {
                 true => &poster.limits,
             };
             if limits.of(kind.request()).allows(one.length)
-                && let Some(bytes) = self.fast_bytes(kind.request(), one.length)
+                && let Some(bytes) = self.transferred(kind.request(), one.length)
                 && let Some(segment) = poster.lmr_cache_for(kind.request()).find(one)
             {
                 let request = SendRequest {
@@ -134,7 +134,7 @@ impl Ep {
                 // SAFETY: posts take turns, and the segments' memory stays until they complete.
                 // The limit is not `NONE`.
                 let posted = unsafe {
-                    let qp = poster.fast_qp();
+                    let qp = poster.served_qp();
                     match BY_VERBS {
                         false => qp.try_post_send(&request, bytes),
                         true => qp.try_post_send_by_verbs(&request, bytes),
@@ -316,9 +316,9 @@ impl Ep {
         }
         let inline = u32::try_from(poster.inline).unwrap_or(u32::MAX);
         let cache = poster.lmr_caches.read;
-        let message = move |send: &T| fast_message(listed(send), longest, &cache);
+        let message = move |send: &T| in_cached_lmr(listed(send), longest, &cache);
         // SAFETY: the limit is not `NONE`. The caller's promise.
-        let posted = unsafe { poster.fast_qp().try_post_sends(sends, message, inline) };
+        let posted = unsafe { poster.served_qp().try_post_sends(sends, message, inline) };
         if posted != 0 {
             poster.unsignalled = 0;
         }
@@ -339,7 +339,7 @@ impl Ep {
     /// or an atomic operation and none were agreed on, or an atomic operation on memory that is too
     /// short or unaligned.
     #[inline(always)]
-    fn fast_bytes(&self, kind: Request, length: u64) -> Option<u32> {
+    fn transferred(&self, kind: Request, length: u64) -> Option<u32> {
         if kind.fills_segments() && self.reads_issued.load(Ordering::Relaxed) == 0 {
             return None;
         }

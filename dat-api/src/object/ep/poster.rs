@@ -68,9 +68,9 @@ pub(crate) struct Poster {
     pub(super) most_unsignalled: u32,
     /// The SRQ that receives come from.
     pub(super) srq: Option<Handle>,
-    pub(super) limits: FastLimits,
+    pub(super) limits: PostLimits,
     /// The same; none unless the queue pair is on the direct path.
-    pub(super) direct_limits: FastLimits,
+    pub(super) direct_limits: PostLimits,
     pub(super) lmr_caches: LmrCaches,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct LmrCaches {
 /// The longest segment that the fast path and lists take, by kind of post. None: they post nothing
 /// of the kind, as without a queue pair.
 #[derive(Clone, Copy, Default)]
-pub(super) struct FastLimits {
+pub(super) struct PostLimits {
     recv: Longest,
     pub(super) send: Longest,
     read: Longest,
@@ -93,7 +93,7 @@ pub(super) struct FastLimits {
     atomic: Longest,
 }
 
-impl FastLimits {
+impl PostLimits {
     #[inline(always)]
     pub(super) fn of(&self, request: Request) -> Longest {
         match request {
@@ -126,7 +126,7 @@ impl Poster {
     /// # Safety
     /// A limit is not `NONE`.
     #[inline(always)]
-    pub(super) unsafe fn fast_qp(&mut self) -> &mut Endpoint {
+    pub(super) unsafe fn served_qp(&mut self) -> &mut Endpoint {
         // SAFETY: `configure` sets a limit only with a queue pair, and `serve` clears the limits.
         unsafe { self.qp.as_mut().unwrap_unchecked() }
     }
@@ -171,7 +171,7 @@ impl Poster {
         let send = longest(self.max_request_iov, self.max_message);
         let write = longest_rdma(self.max_write_iov);
         if let Some(qp) = &self.qp {
-            self.limits = FastLimits {
+            self.limits = PostLimits {
                 recv,
                 send,
                 read: longest_rdma(self.max_read_iov),
@@ -461,7 +461,7 @@ impl RecvPoster for Poster {
         // SAFETY: posts take turns, and the segments' memory stays until they complete. The limit
         // is not `NONE`.
         unsafe {
-            let qp = self.fast_qp();
+            let qp = self.served_qp();
             match BY_VERBS {
                 false => qp.try_post_recv(request),
                 true => qp.try_post_recv_by_verbs(request),
@@ -476,7 +476,7 @@ impl RecvPoster for Poster {
         message: impl Fn(&T) -> Option<Message> + Copy,
     ) -> usize {
         // SAFETY: as in `try_post`.
-        unsafe { self.fast_qp().try_post_recvs(list, message) }
+        unsafe { self.served_qp().try_post_recvs(list, message) }
     }
 
     #[inline(always)]

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use dat_engine::CompletionQueueHandle;
 
 use super::Queue;
-use super::pending::{Command, room, with_room};
+use super::pending::{OwnerCommand, room, with_room};
 use super::state::Evd;
 use super::streams::{Attachments, CqCapacity, DtoConfig, DtoRole, StreamKind};
 use crate::error::{DatError, Result};
@@ -164,7 +164,7 @@ impl Drop for DtoStream {
             self.evd.state.set_attribute(attribute);
         }
         let depth = attachments.leave(self.role);
-        let command = self.evd.posted.send([Command::Sweep]);
+        let command = self.evd.posted.send([OwnerCommand::Sweep]);
         if depth > 0 {
             attachments.queues[self.queue]
                 .leaving
@@ -355,7 +355,7 @@ impl Evd {
             used: 0,
             leaving: Vec::new(),
         });
-        self.posted.send([Command::Attach(queue)]);
+        self.posted.send([OwnerCommand::Attach(queue)]);
         // A waiting thread has to arm this queue too.
         self.blocker.wake();
         self.wake_cno_poller();
@@ -447,7 +447,7 @@ impl Evd {
             if !self.posted.set_limit(length) {
                 return Err(no_memory());
             }
-            self.posted.send([Command::Room(staged)]);
+            self.posted.send([OwnerCommand::Room(staged)]);
             attachments.room = room;
         } else if !self.posted.set_limit(length) {
             return Err(no_memory());

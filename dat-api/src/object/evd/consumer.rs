@@ -9,7 +9,7 @@ use dat_engine::{Arrival, Completion, ControlError};
 
 use super::Queue;
 use super::convert::{convert, hand_out_fast, is_watched};
-use super::pending::{Arrivals, Command, Item, Notice, Stamps, does_notify, with_room};
+use super::pending::{Arrivals, Item, Notice, OwnerCommand, Stamps, does_notify, with_room};
 use super::state::{Consumer, Evd};
 use super::streams::{Attribute, held};
 use crate::error::{DatError, Result};
@@ -320,15 +320,15 @@ impl Consumer {
     }
 
     #[cold]
-    fn act_on(&mut self, evd: &Evd, command: Command) -> Arrivals {
+    fn act_on(&mut self, evd: &Evd, command: OwnerCommand) -> Arrivals {
         match command {
-            Command::Attach(queue) => {
+            OwnerCommand::Attach(queue) => {
                 self.queues.push(queue);
                 self.merge.add();
                 self.is_covered = false;
-                evd.posted.note_queue(self.has_fast_queue());
+                evd.posted.note_queue(self.has_only_queue());
             }
-            Command::Room(mut room) => {
+            OwnerCommand::Room(mut room) => {
                 room.append(&mut self.staged);
                 self.staged = room;
                 if let Some(stamps) = &mut self.stamps {
@@ -336,8 +336,8 @@ impl Consumer {
                 }
             }
             // The sweep may have staged events, which the waiter must count.
-            Command::Sweep => return self.sweep(evd),
-            Command::Count(counted) => {
+            OwnerCommand::Sweep => return self.sweep(evd),
+            OwnerCommand::Count(counted) => {
                 let found = self.sweep(evd);
                 counted.events.store(self.known(evd), Ordering::Relaxed);
                 let staged = self.staged.iter();
@@ -346,7 +346,7 @@ impl Consumer {
                 counted.awaited.store(self.awaited, Ordering::Relaxed);
                 return found;
             }
-            Command::Purge(ep) => {
+            OwnerCommand::Purge(ep) => {
                 // The sweep also discards the stale CQEs of the queue pair. They are gone before
                 // the queue pair, which may be used again, produces new ones.
                 let found = self.sweep(evd);

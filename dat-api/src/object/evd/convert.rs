@@ -45,7 +45,7 @@ pub struct PeekedEvent {
 #[inline(always)]
 pub fn peek(mut owned: Owned<Evd>) -> Result<Result<PeekedEvent, DatReturn>, Owned<Evd>> {
     let (evd, consumer) = open(&mut owned);
-    let Some(queue) = consumer.fast_queue(evd) else {
+    let Some(queue) = consumer.only_queue(evd) else {
         return Err(owned);
     };
     if !queue.has_cqe() {
@@ -104,7 +104,7 @@ impl PeekedEvent {
     pub(super) fn count(&mut self) -> Option<u32> {
         // SAFETY: as in `consume`.
         let queue = unsafe { self.queue.as_mut() };
-        // SAFETY: as in `fast_queue`.
+        // SAFETY: as in `only_queue`.
         unsafe { core::hint::assert_unchecked(queue.can_peek()) };
         let written = queue.written()?;
         let (evd, _) = open(&mut self.owned);
@@ -240,11 +240,11 @@ impl Consumer {
     /// Returns the only completion queue, if the next event can come only from it and its CQEs can
     /// be peeked at.
     #[inline(always)]
-    fn fast_queue(&mut self, evd: &Evd) -> Option<&mut Queue> {
+    fn only_queue(&mut self, evd: &Evd) -> Option<&mut Queue> {
         if evd.posted.attention.load(Ordering::Relaxed) != 0 {
             return None;
         }
-        debug_assert!(self.staged.is_empty() && self.has_fast_queue());
+        debug_assert!(self.staged.is_empty() && self.has_only_queue());
         // SAFETY: there is one queue: the owner of the EVD set the word that was just read
         // accordingly, and only the owner changes the word and the queues.
         let queue = unsafe { self.queues.get_unchecked_mut(0) };
@@ -257,7 +257,7 @@ impl Consumer {
     /// path has to decide.
     #[inline(always)]
     pub(super) fn next_fast(&mut self, evd: &Evd) -> Option<Option<EventData>> {
-        match self.fast_queue(evd)?.peek() {
+        match self.only_queue(evd)?.peek() {
             None => Some(None),
             Some(cqe) => take_fast(cqe, evd.handle, |event| event.data).map(Some),
         }

@@ -12,7 +12,7 @@ use dat_engine::wait::{Blocker, WaitCounters, WaitPolicy};
 
 use super::attach::no_memory;
 use super::owner::{CommandResult, poll_completions};
-use super::pending::{Command, EventCount, Posted, SeqCount};
+use super::pending::{EventCount, OwnerCommand, Posted, SeqCount};
 use super::state::{
     CnoBinding, Consumer, DISABLED, Evd, EvdContext, EvdState, Exclusive, FAILED, UNWAITABLE,
 };
@@ -263,7 +263,7 @@ impl Evd {
     /// Checks that the events that are there fit. Returns how many of them were not posted.
     fn check_shrinking(&self, asked: u32) -> Result<u32> {
         let counted = Arc::new(EventCount::default());
-        let command = Command::Count(Arc::clone(&counted));
+        let command = OwnerCommand::Count(Arc::clone(&counted));
         if self.send_and_wait(command, |_| false) == CommandResult::Freed {
             return Err(stale::<Self>());
         }

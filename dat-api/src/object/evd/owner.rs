@@ -20,7 +20,7 @@ use dat_engine::wait::ChannelFds;
 use dat_engine::{CompletionChannel, CompletionQueueHandle};
 
 use super::convert::{PeekedEvent, peek};
-use super::pending::{Command, Overflow};
+use super::pending::{Overflow, OwnerCommand};
 use super::state::{Evd, open};
 use super::streams::{Attribute, StreamKind};
 use crate::error::Result;
@@ -166,7 +166,7 @@ impl Evd {
     /// Takes the completions that the completion queues hold, as far as there is room, and releases
     /// endpoints that are gone. If another call owns the EVD, that call is woken to do it.
     pub(crate) fn drain(&self) {
-        self.send_and_wait(Command::Sweep, |_| true);
+        self.send_and_wait(OwnerCommand::Sweep, |_| true);
     }
 
     /// As [`Self::drain`], but waits until the owner has also processed what it took, or
@@ -174,13 +174,13 @@ impl Evd {
     /// so.
     pub(crate) fn drain_behind_owner(&self, is_enough: impl Fn() -> bool) -> bool {
         let until = |round| is_enough() || round >= OWNERS_ROUNDS;
-        self.send_and_wait(Command::Sweep, until) == CommandResult::Processed
+        self.send_and_wait(OwnerCommand::Sweep, until) == CommandResult::Processed
     }
 
     /// Removes the completions of an endpoint whose queue pair is reset or gone, both staged ones
     /// and stale CQEs. When this returns they are gone, and their room is free.
     pub(crate) fn purge(&self, ep: Handle) {
-        self.send_and_wait(Command::Purge(ep), |_| false);
+        self.send_and_wait(OwnerCommand::Purge(ep), |_| false);
     }
 
     /// Copies received and read payload that the device has left in CQEs to its memory; a device
@@ -190,7 +190,7 @@ impl Evd {
         let may_hold = |queue: &CompletionQueueHandle| queue.may_hold_payload();
         let holds = self.attachments().queues().any(may_hold);
         if holds {
-            self.send_and_wait(Command::Sweep, |_| false);
+            self.send_and_wait(OwnerCommand::Sweep, |_| false);
         }
     }
 
@@ -198,7 +198,7 @@ impl Evd {
     /// owner has processed it, or `is_enough` returns `true` for a round.
     pub(super) fn send_and_wait(
         &self,
-        command: Command,
+        command: OwnerCommand,
         is_enough: impl Fn(u32) -> bool,
     ) -> CommandResult {
         let number = self.posted.send([command]);

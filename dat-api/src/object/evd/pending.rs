@@ -49,7 +49,7 @@ pub(crate) struct Overflow {
 }
 
 /// A command to the owner of the EVD.
-pub(super) enum Command {
+pub(super) enum OwnerCommand {
     /// Polls this queue too; room for its completions is reserved.
     Attach(Queue),
     /// Replaces the queue of staged events by this larger one.
@@ -75,7 +75,7 @@ pub(super) struct Posted {
 
 struct Inside {
     events: VecDeque<EventData>,
-    commands: Vec<Command>,
+    commands: Vec<OwnerCommand>,
     /// The maximum of `held`.
     limit: u32,
     /// The last event was refused.
@@ -214,7 +214,7 @@ impl Posted {
     }
 
     /// Sends commands; returns the number for [`Self::is_done`].
-    pub(super) fn send(&self, commands: impl IntoIterator<Item = Command>) -> u32 {
+    pub(super) fn send(&self, commands: impl IntoIterator<Item = OwnerCommand>) -> u32 {
         let mut inside = self.inside.lock();
         for command in commands {
             inside.commands.push(command);
@@ -247,7 +247,7 @@ impl Posted {
 
     /// Called by the owner: takes all commands, in order. The owner calls [`Self::command_done`]
     /// for each.
-    pub(super) fn commands(&self) -> Vec<Command> {
+    pub(super) fn commands(&self) -> Vec<OwnerCommand> {
         if !self.has_commands() {
             return Vec::new();
         }
@@ -296,7 +296,7 @@ pub(super) fn with_room<T>(room: usize) -> Option<VecDeque<T>> {
     Some(queue)
 }
 
-/// What [`Command::Count`] counts.
+/// What [`OwnerCommand::Count`] counts.
 #[derive(Default)]
 pub(super) struct EventCount {
     pub(super) events: AtomicUsize,

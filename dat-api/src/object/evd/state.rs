@@ -401,7 +401,7 @@ impl Consumer {
     }
 
     /// Returns whether completions come from one queue that can be peeked at.
-    pub(super) fn has_fast_queue(&self) -> bool {
+    pub(super) fn has_only_queue(&self) -> bool {
         matches!(self.queues.as_slice(), [queue] if queue.can_peek())
     }
 }

@@ -196,7 +196,7 @@ fn first_poll(
         Timeout::Micros(micros) => Deadline::from_micros(u64::from(micros)),
         Timeout::Infinite => Deadline::NEVER,
     };
-    let mut state = State::new(threshold, unwaitable_count);
+    let mut state = WaitState::new(threshold, unwaitable_count);
     let outcome = if state.view(evd, consumer).ready() {
         WaitOutcome::Ready
     } else if deadline.is_now() {
@@ -213,14 +213,14 @@ fn first_poll(
 
 /// A first poll that found too few events.
 struct Missed {
-    state: State,
+    state: WaitState,
     deadline: Deadline,
 }
 
 /// A wait whose first poll found too few events. Dropping it before its end releases the EVD with
 /// all its events.
 pub struct Waiting<O: BorrowMut<Owned<Evd>>> {
-    state: State,
+    state: WaitState,
     /// Dropped before the EVD, which is released last.
     wait: SteppedWait,
     /// The consumer's, while the engine's wait is in progress.
@@ -311,7 +311,7 @@ impl Evd {
 }
 
 /// The parameters of a wait, and what it has seen.
-struct State {
+struct WaitState {
     threshold: u32,
     /// How often the EVD had been made unwaitable when the wait began.
     unwaitable_count: u32,
@@ -329,7 +329,7 @@ struct State {
     failure: Option<ControlError>,
 }
 
-impl State {
+impl WaitState {
     const fn new(threshold: u32, unwaitable_count: u32) -> Self {
         Self {
             threshold,
@@ -395,7 +395,7 @@ impl State {
 struct View<'a> {
     evd: &'a Evd,
     consumer: &'a mut Consumer,
-    state: &'a mut State,
+    state: &'a mut WaitState,
 }
 
 impl View<'_> {

@@ -28,10 +28,10 @@ const ORDER: [Kind; 11] = [
 
 /// The objects of an IA.
 #[derive(Default)]
-pub(super) struct Children(Mutex<State>);
+pub(super) struct Children(Mutex<ChildList>);
 
 #[derive(Default)]
-struct State {
+struct ChildList {
     /// The IA is being closed: no object can be added.
     closed: bool,
     live: HashMap<Handle, Record>,
@@ -170,7 +170,7 @@ fn place_of(kind: Kind) -> usize {
 }
 
 /// Returns a text with the objects that the consumer has not freed.
-fn counts(state: &State) -> String {
+fn counts(state: &ChildList) -> String {
     let of = |kind| {
         let records = state.live.values();
         records

@@ -79,14 +79,14 @@ fn engine_segment(segment: LmrSegment, key: u32) -> Segment {
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::{Contents, Entry};
+    use super::super::table::{Contents, OwnedRow};
     use super::*;
     use crate::status::ReturnType;
 
     const READ: MemPrivileges = MemPrivileges::LOCAL_READ;
 
-    fn entry(address: u64, key: u32) -> Entry {
-        Entry::new(&Contents {
+    fn entry(address: u64, key: u32) -> OwnedRow {
+        OwnedRow::new(&Contents {
             address,
             length: 100,
             key,

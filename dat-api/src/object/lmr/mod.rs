@@ -26,7 +26,7 @@ use crate::types::{LmrSegment, MemPrivileges};
 pub(crate) use cache::LmrCache;
 use register::register;
 use shared::Name;
-use table::{CAPACITY, Contents, Entry};
+use table::{CAPACITY, Contents, OwnedRow};
 
 const REMOTE: MemPrivileges = MemPrivileges::REMOTE_READ
     .union(MemPrivileges::REMOTE_WRITE)
@@ -97,7 +97,7 @@ pub struct Lmr {
 /// Dropped when an LMR is freed, in this order: first its key can no longer be looked up, then the
 /// region is deregistered.
 struct Registration {
-    entry: Entry,
+    entry: OwnedRow,
     region: MemoryRegion,
     name: Option<Name>,
     pz: Use<Pz>,
@@ -148,7 +148,7 @@ impl Lmr {
         // SAFETY: the memory stays mapped until the LMR is freed.
         let (region, bindable) = unsafe { register(&pz, address, length, privileges)? };
         let granted = privileges | ia.rules().conformance.added_privileges;
-        let entry = Entry::new(&Contents {
+        let entry = OwnedRow::new(&Contents {
             address: address as u64,
             length,
             key: region.lkey(),

@@ -301,11 +301,11 @@ pub(super) fn handle_of(context: u32) -> Option<Handle> {
 
 /// A row of the table, released when this is dropped.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct OwnedRow {
     context: u32,
 }
 
-impl Entry {
+impl OwnedRow {
     /// Returns `None` if the table is full.
     pub(super) fn new(contents: &Contents) -> Option<Self> {
         let context = TABLE.insert(contents)?;
@@ -318,7 +318,7 @@ impl Entry {
     }
 }
 
-impl Drop for Entry {
+impl Drop for OwnedRow {
     fn drop(&mut self) {
         TABLE.remove(self.context);
     }

@@ -61,7 +61,7 @@ pub(crate) fn post_list<T>(
 /// Converts a request for the engine if the fast path takes it: of a length that `longest` allows, in
 /// the cached LMR.
 #[inline(always)]
-pub(crate) fn fast_message(
+pub(crate) fn in_cached_lmr(
     (segment, wr_id): Listed,
     longest: Longest,
     cache: &LmrCache,

@@ -4,7 +4,7 @@ use core::mem::MaybeUninit;
 
 use dat_engine::{Message, PostError, RecvRequest};
 
-use super::list::{ListError, Listed, fast_message, post_list};
+use super::list::{ListError, Listed, in_cached_lmr, post_list};
 use super::{Entered, Longest, Posting, gather};
 use crate::handle::Handle;
 use crate::object::counters::Refused;
@@ -235,7 +235,7 @@ unsafe fn post_run<Q: RecvQueue, T>(
     }
     let cache = *poster.lmr_cache();
     // Copied for the call of the verbs path, so that it stays in registers on the direct path.
-    let message = move |receive: &T| fast_message(listed(receive), longest, &cache);
+    let message = move |receive: &T| in_cached_lmr(listed(receive), longest, &cache);
     // SAFETY: posts take turns, and the segments' memory stays until they complete; the limit is
     // not `NONE`.
     unsafe { poster.try_post_list(receives, message) }

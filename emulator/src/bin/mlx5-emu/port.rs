@@ -15,7 +15,7 @@ use super::{Failure, print};
 #[derive(Args)]
 pub(super) struct Arguments {
     /// Whether the port goes down or up.
-    state: State,
+    state: Switch,
     /// Name of the fabric, as for `mlx5-emu run` [default: "default"].
     #[arg(long, value_name = "NAME")]
     fabric: Option<String>,
@@ -28,7 +28,7 @@ pub(super) struct Arguments {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum State {
+enum Switch {
     /// Take the port down.
     Down,
     /// Bring the port up.
@@ -39,7 +39,7 @@ pub(super) fn port(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let fabric = fabric(arguments.fabric.as_deref())?;
     let Arguments { device, port, .. } = *arguments;
     let at = PortAddress { device, port };
-    let is_up = arguments.state == State::Up;
+    let is_up = arguments.state == Switch::Up;
     let processes = switch(&fabric, at, is_up).map_err(|error| match error {
         SwitchError::NoDevice { .. } | SwitchError::NoPort { .. } => {
             Failure::usage(error.to_string())

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use libc::EINVAL;
 
 use super::backend::Backend;
-use super::context::{DeviceFile, State};
+use super::context::{DeviceFile, ContextState};
 use super::files::files;
 use crate::refusal::{OrRefuse, refuse_if};
 use crate::spec::{ChannelId, ContextId, Result};
@@ -35,7 +35,7 @@ use crate::sync::MutexGuard;
 /// A command that is executed on an open device, under the device's lock.
 pub(super) struct Call<'a> {
     file: &'a Arc<DeviceFile>,
-    state: MutexGuard<'a, State>,
+    state: MutexGuard<'a, ContextState>,
 }
 
 impl<'a> Call<'a> {

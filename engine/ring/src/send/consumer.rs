@@ -11,7 +11,7 @@ use crate::wire::{BIND_UNITS, CtrlSegment, UNIT, WQEBB, WqeOpcode, inline_units}
 /// The data of a posted request that its completion needs. There is one entry
 /// per WQEBB; a WQE uses that of its first WQEBB.
 #[derive(Debug, Default)]
-pub(super) struct Entry {
+pub(super) struct PostedWqe {
     pub(super) wr_id: AtomicU64,
     /// Requests posted up to and including this one.
     pub(super) posted: AtomicU32,
@@ -19,7 +19,7 @@ pub(super) struct Entry {
     pub(super) wr_data: AtomicU32,
 }
 
-impl Entry {
+impl PostedWqe {
     /// Stores the data of a request; the doorbell's barrier publishes it.
     #[inline(always)]
     pub(super) fn store(&self, wr_id: u64, posted: u32, wr_data: u32) {
@@ -42,12 +42,12 @@ pub struct Retired {
 #[derive(Clone, Copy, Debug)]
 pub struct Requests<'a> {
     size: RingSize,
-    entries: &'a [Entry],
+    entries: &'a [PostedWqe],
 }
 
 /// One of the [`Requests`] of a ring.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a>(&'a Entry);
+pub struct Request<'a>(&'a PostedWqe);
 
 impl<'a> Requests<'a> {
     /// Returns the request whose WQE starts at `counter`.
@@ -80,7 +80,7 @@ pub struct SendConsumer {
     pub(super) retired: AtomicU32,
     pub(super) size: RingSize,
     pub(super) capacity: u32,
-    pub(super) entries: Box<[Entry]>,
+    pub(super) entries: Box<[PostedWqe]>,
     buf: NonNull<u8>,
 }
 
@@ -121,7 +121,7 @@ impl SendConsumer {
             retired: AtomicU32::new(0),
             size: RingSize::ONE,
             capacity: 0,
-            entries: Box::new([Entry::default()]),
+            entries: Box::new([PostedWqe::default()]),
             buf: NonNull::from(&NO_RING).cast(),
         }
     }
@@ -161,7 +161,7 @@ impl SendConsumer {
             retired: AtomicU32::new(0),
             size,
             capacity,
-            entries: (0..size.count()).map(|_| Entry::default()).collect(),
+            entries: (0..size.count()).map(|_| PostedWqe::default()).collect(),
             buf: layout.buf,
         })
     }

@@ -7,7 +7,7 @@
 
 use core::sync::atomic::Ordering;
 
-use super::{Place, SendProducer, Written, wqebbs};
+use super::{SendProducer, WqeStart, Written, wqebbs};
 use crate::request::{SendFlags, SendOp};
 use crate::units::write_unit;
 use crate::wire::{CtrlFlags, CtrlSegment, RemoteSegment, UNIT, WqeOpcode};
@@ -83,7 +83,7 @@ impl SendProducer {
     #[inline(always)]
     pub(super) fn finish(
         &mut self,
-        place: Place,
+        place: WqeStart,
         (wr_id, wr_data): (u64, u32),
         head: Head,
         units: u32,

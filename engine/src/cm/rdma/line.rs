@@ -5,7 +5,7 @@ use super::link::Calls;
 use super::network::{Rdma, Remembered};
 use super::payload;
 use super::port::port_of;
-use crate::cm::commands::Command;
+use crate::cm::commands::CmCommand;
 use crate::cm::wire::{Answer, Call, Event, Listening};
 use crate::cm::{CmError, Local};
 use crate::control::Route;
@@ -164,7 +164,7 @@ impl Calls for Line {
         on_own_thread(move || {
             if let Err(error) = id.connect(&param) {
                 let event = Event::Unsent(error.raw_os_error());
-                let _ = commands.send(Command::Event(token, event));
+                let _ = commands.send(CmCommand::Event(token, event));
             }
         })
     }

@@ -98,7 +98,7 @@ impl<'a> CqeRef<'a> {
     #[inline(always)]
     #[must_use]
     pub fn request_op(&self) -> Option<CompletionOp> {
-        decode::fast_op(self.op_qpn.request_opcode())
+        decode::common_op(self.op_qpn.request_opcode())
     }
 
     /// Returns the operation of a request that [`Self::consume`] leaves to the slow path, but that

@@ -23,12 +23,12 @@ pub(super) fn requester_op(opcode: u8) -> Option<CompletionOp> {
 /// Returns the operation of a request as [`requester_op`] does, if the fast path
 /// decodes its completion: atomic operations are left to the slow path.
 #[inline(always)]
-pub(super) fn fast_op(opcode: u8) -> Option<CompletionOp> {
-    FAST_OPS[usize::from(opcode)]
+pub(super) fn common_op(opcode: u8) -> Option<CompletionOp> {
+    COMMON_OPS[usize::from(opcode)]
 }
 
-/// [`fast_op`] of every opcode: one load, where LLVM compiles a `match` to three tests and a load.
-static FAST_OPS: [Option<CompletionOp>; 256] = {
+/// [`common_op`] of every opcode: one load, where LLVM compiles a `match` to three tests and a load.
+static COMMON_OPS: [Option<CompletionOp>; 256] = {
     let mut table = [None; 256];
     let mut at = 0;
     while at < table.len() {

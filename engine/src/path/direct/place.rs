@@ -23,7 +23,7 @@ const NO_QPN: u32 = u32::MAX;
 /// What the fast path reads of a queue pair. Any thread may use `live_qpn`, only the polling
 /// thread the other fields.
 #[repr(C, align(32))]
-pub(super) struct Place {
+pub(super) struct HotQp {
     /// The QP number while the queue pair lives, else [`NO_QPN`].
     live_qpn: AtomicU32,
     /// Whether the queue pair has receives of its own.
@@ -35,23 +35,23 @@ pub(super) struct Place {
     sends: Cell<*const SendConsumer>,
 }
 
-const _: () = assert!(size_of::<Place>() == 32);
+const _: () = assert!(size_of::<HotQp>() == 32);
 
-// SAFETY: of the functions that a `Place` has, those that use its cells are for the polling
+// SAFETY: of the functions that a `HotQp` has, those that use its cells are for the polling
 // thread only: they are unsafe, or functions of a `Found`.
-unsafe impl Sync for Place {}
+unsafe impl Sync for HotQp {}
 // SAFETY: as above; the cells are used through a `Table`, which owns what they point to.
-unsafe impl Send for Place {}
+unsafe impl Send for HotQp {}
 
-impl fmt::Debug for Place {
+impl fmt::Debug for HotQp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place")
+        f.debug_struct("HotQp")
             .field("live_qpn", &self.live_qpn)
             .finish_non_exhaustive()
     }
 }
 
-impl Place {
+impl HotQp {
     pub(super) fn free() -> Self {
         Self {
             live_qpn: AtomicU32::new(NO_QPN),
@@ -122,12 +122,12 @@ impl Place {
 
 /// The places of a table: a power of two of them.
 #[derive(Clone, Debug)]
-pub(super) struct Places(Arc<[Place]>);
+pub(super) struct Places(Arc<[HotQp]>);
 
 impl Places {
     pub(super) fn new(count: usize) -> Self {
         debug_assert!(count.is_power_of_two());
-        Self((0..count).map(|_| Place::free()).collect())
+        Self((0..count).map(|_| HotQp::free()).collect())
     }
 
     pub(super) fn count(&self) -> usize {
@@ -142,7 +142,7 @@ impl Places {
     }
 
     /// Returns the only place that `qpn` can have.
-    pub(super) fn home(&self, qpn: u32) -> &Place {
+    pub(super) fn home(&self, qpn: u32) -> &HotQp {
         &self.0[qpn as usize & (self.0.len() - 1)]
     }
 
@@ -155,7 +155,7 @@ impl Places {
 /// What a lookup reads of the places: the address of the first one, and their number minus one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lookup {
-    first: NonNull<Place>,
+    first: NonNull<HotQp>,
     mask: usize,
 }
 
@@ -165,7 +165,7 @@ unsafe impl Send for Lookup {}
 impl Lookup {
     /// Returns the only place that `qpn` can have.
     #[inline(always)]
-    pub(super) fn place(self, qpn: u32) -> NonNull<Place> {
+    pub(super) fn place(self, qpn: u32) -> NonNull<HotQp> {
         // SAFETY: `mask` is the number of places minus one.
         unsafe { self.first.add(qpn as usize & self.mask) }
     }
@@ -190,7 +190,7 @@ impl Lookup {
 
 /// The place of a live queue pair, which the polling thread has found.
 #[derive(Clone, Copy)]
-pub(super) struct Found<'a>(&'a Place);
+pub(super) struct Found<'a>(&'a HotQp);
 
 impl<'a> Found<'a> {
     /// Returns whether the queue pair is still live; `qpn` is its number.

@@ -1,6 +1,6 @@
 //! The table of a completion queue from QP number to queue pair.
 //!
-//! The fast path reads one [`Place`], half a cache line with what it needs of a queue
+//! The fast path reads one [`HotQp`], half a cache line with what it needs of a queue
 //! pair, at the low bits of the QP number: one line per queue pair, and one comparison,
 //! for one queue pair or ten thousand. A device allocates QP numbers nearly in sequence,
 //! so few queue pairs want the same place; if two do, the table grows, within a limit.

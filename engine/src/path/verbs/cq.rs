@@ -28,14 +28,14 @@ pub struct Completions<D: Device>(Arc<Queue<D>>);
 
 struct Queue<D: Device> {
     calls: D::Completions,
-    state: SpinLock<State<D>>,
+    state: SpinLock<CqState<D>>,
     /// The queue was armed, and [`CompletionCalls::raise_event`] has raised no event
     /// since.
     armed: AtomicBool,
 }
 
 /// State that the poller shares with threads that create and drop queue pairs.
-pub(super) struct State<D: Device> {
+pub(super) struct CqState<D: Device> {
     /// Completions that were taken from the device, oldest first.
     pub(super) staged: VecDeque<Work>,
     pub(super) early: Early,
@@ -90,7 +90,7 @@ impl<D: Device> Completions<D> {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    fn lock(&self) -> SpinGuard<'_, State<D>> {
+    fn lock(&self) -> SpinGuard<'_, CqState<D>> {
         self.0.state.lock()
     }
 
@@ -139,7 +139,7 @@ impl<D: Device> Completions<D> {
 impl<D: Device> Poller<D> {
     /// Creates the poller of a queue.
     pub fn new(calls: D::Completions) -> Self {
-        let state = State {
+        let state = CqState {
             staged: VecDeque::with_capacity(BATCH),
             early: Early::default(),
             table: Table::new(),
@@ -219,7 +219,7 @@ impl<D: Device> Drop for Poller<D> {
     }
 }
 
-impl<D: Device> State<D> {
+impl<D: Device> CqState<D> {
     /// Returns the next completion that is to be reported, staged or from the device.
     fn next(&mut self, calls: &D::Completions) -> Option<Completion> {
         loop {

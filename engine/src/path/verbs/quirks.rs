@@ -6,14 +6,14 @@
 //! - In ERR it flushes what its queues hold at that moment, and never reads them
 //!   again (`siw_qp_modify`; `siw_post_send` with a mapped queue). So a request that is
 //!   outstanding after the move to ERR, and not among the device's completions, was posted too
-//!   late. The engine stages its flush completion ([`State::flush`]), and raises the completion
+//!   late. The engine stages its flush completion ([`CqState::flush`]), and raises the completion
 //!   queue's event (`control/software_event.rs`). Every request is signalled, so that a request
 //!   without a completion is known not to have been carried out. A poster checks after its post
 //!   whether the queue pair is failing, and a thread that moves the queue pair to ERR announces
 //!   this before ([`Record::is_failing`]). So one of the two sees the other.
 //! - A send or a write completes when TCP has accepted it, a read when its response
 //!   has arrived. So completions overtake those of reads (`siw_qp_sq_process`). The
-//!   engine holds them until the reads before them have completed ([`State::holds`]).
+//!   engine holds them until the reads before them have completed ([`CqState::holds`]).
 //! - A fence on a read is an error (`siw_activate_tx_from_sq`). It is left out,
 //!   since reads are answered in order anyway.
 //! - A read without segments takes the segment that the queue entry had before, and
@@ -41,7 +41,7 @@ use std::collections::HashSet;
 
 use dv_sys::verbs::{ibv_send_flags, ibv_send_wr, ibv_wr_opcode};
 
-use super::cq::{End, State};
+use super::cq::{CqState, End};
 use super::device::{Device, Work};
 use super::record::Record;
 use super::shadow::Request;
@@ -113,7 +113,7 @@ impl Early {
     }
 }
 
-impl<D: Device> State<D> {
+impl<D: Device> CqState<D> {
     /// Holds the completion of a send until all earlier reads have completed. Returns whether
     /// it is held.
     #[cold]

@@ -35,7 +35,7 @@ impl Request {
 }
 
 #[derive(Debug, Default)]
-struct Entry {
+struct ShadowEntry {
     wr_id: AtomicU64,
     wr_data: AtomicU32,
     length: AtomicU32,
@@ -52,7 +52,7 @@ pub(super) struct Shadow {
     retired: AtomicU32,
     capacity: u32,
     size: RingSize,
-    entries: Box<[Entry]>,
+    entries: Box<[ShadowEntry]>,
 }
 
 impl Shadow {
@@ -65,7 +65,7 @@ impl Shadow {
             retired: AtomicU32::new(0),
             capacity,
             size: RingSize::new(count).unwrap_or(RingSize::ONE),
-            entries: (0..count).map(|_| Entry::default()).collect(),
+            entries: (0..count).map(|_| ShadowEntry::default()).collect(),
         }
     }
 
