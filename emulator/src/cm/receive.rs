@@ -1,6 +1,6 @@
 //! The messages that arrive, and the processes that die.
 
-use super::endpoint::{Endpoint, Link, EndpointPhase, ack_timeout, ack_timeout_of, reply_timeout};
+use super::endpoint::{Endpoint, EndpointPhase, Link, ack_timeout, ack_timeout_of, reply_timeout};
 use super::manager::{Event, Manager};
 use super::message::{Body, CommId, Message, RejReason, Rep, Req, SidrReq, SidrStatus, timeout};
 
@@ -156,7 +156,8 @@ impl Manager {
     }
 
     fn receive_mra(&mut self, id: CommId, time: u8) {
-        let Ok(endpoint) = self.in_state(id, &[EndpointPhase::ReqSent, EndpointPhase::RepSent]) else {
+        let Ok(endpoint) = self.in_state(id, &[EndpointPhase::ReqSent, EndpointPhase::RepSent])
+        else {
             return;
         };
         let duration = timeout(time) + endpoint.timeout;

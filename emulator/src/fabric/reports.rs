@@ -35,13 +35,15 @@ fn collect_under(bases: &[PathBuf], name: &FabricName, patience: Duration) -> Op
     let end = Instant::now() + patience;
     let mut reports = Vec::new();
     loop {
-        waiting.retain(|&slot| match ProcessSlot::new(directory.clone(), slot).report() {
-            Some((number, report)) if number.wrapping_sub(request).cast_signed() >= 0 => {
-                reports.push(report);
-                false
-            }
-            _ => directory.is_alive(slot),
-        });
+        waiting.retain(
+            |&slot| match ProcessSlot::new(directory.clone(), slot).report() {
+                Some((number, report)) if number.wrapping_sub(request).cast_signed() >= 0 => {
+                    reports.push(report);
+                    false
+                }
+                _ => directory.is_alive(slot),
+            },
+        );
         if waiting.is_empty() || Instant::now() >= end {
             return Some(reports);
         }

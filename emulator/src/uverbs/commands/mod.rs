@@ -26,7 +26,7 @@ use std::sync::Arc;
 use libc::EINVAL;
 
 use super::backend::Backend;
-use super::context::{DeviceFile, ContextState};
+use super::context::{ContextState, DeviceFile};
 use super::files::files;
 use crate::refusal::{OrRefuse, refuse_if};
 use crate::spec::{ChannelId, ContextId, Result};
