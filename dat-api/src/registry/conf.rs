@@ -148,6 +148,8 @@ impl Conf {
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Self {
         let mut conf = Self::default();
+        // Editors of other systems begin a file with a byte-order mark.
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         for (number, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
             match entry(number + 1, line) {
                 Ok(Line::Entry(entry)) => conf.entries.push(entry),

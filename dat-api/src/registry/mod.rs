@@ -41,9 +41,15 @@ const OURS: [&str; 6] = [
     "libudapl2.so.2",
 ];
 
-/// The file names of OFED's providers of DAT 2.0, whose entries a stock dat.conf has. Where such
-/// a library is not installed, this project's library opens the same device in its place.
-const REPLACED: [&str; 3] = ["libdaplofa.so.2", "libdaploscm.so.2", "libdaploucm.so.2"];
+/// The file names of OFED's providers, whose entries a stock dat.conf has: of DAT 1.2, then of 2.0.
+/// Where such a library is not installed, this project's library opens the same device in its place.
+const REPLACED: [&str; 5] = [
+    "libdaplcma.so.1",
+    "libdaplscm.so.1",
+    "libdaplofa.so.2",
+    "libdaploscm.so.2",
+    "libdaploucm.so.2",
+];
 
 /// An IA name, as `dat_registry_list_providers` reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -208,7 +214,7 @@ pub enum ProviderLibrary {
         /// The file and line of the entry, for messages.
         place: String,
         /// Whether this library opens the entry's device if the other one cannot be loaded:
-        /// OFED's providers of DAT 2.0.
+        /// OFED's providers.
         is_replaceable: bool,
     },
 }
@@ -374,7 +380,7 @@ fn place_of(file: &File, entry: &Entry) -> String {
 }
 
 /// Returns whether this project's library opens the device of an entry if the library of the
-/// entry, one of OFED's providers of DAT 2.0, is not installed.
+/// entry, one of OFED's providers, is not installed.
 #[must_use]
 pub fn is_replaceable(library: &str) -> bool {
     REPLACED.contains(&file_name(library))

@@ -76,7 +76,7 @@ fn duplicate_entries_of_this_library_are_tried_in_order() {
 #[test]
 fn foreign_libraries_and_invalid_instance_data_are_reported_with_their_line() {
     let cases = [
-        (line("ia", "libdaplcma.so.1", "ib0 0"), "libdaplcma.so.1"),
+        (line("ia", "libother.so.1", "ib0 0"), "libother.so.1"),
         (line("ia", "libdat.so.1", "mlx5_0 x"), "invalid port number"),
         (line("ia", "libdat.so.1", ""), "DEVICE PORT"),
     ];
@@ -177,9 +177,9 @@ fn an_entry_of_another_version_does_not_hide_the_device_of_its_name() {
 /// For a caller with room for a part of the list.
 #[test]
 fn names_that_this_library_serves_can_come_first() {
-    let text = line("theirs", "libdaplcma.so.1", "ib0 0")
+    let text = line("theirs", "libother.so.1", "ib0 0")
         + "new u2.0 nonthreadsafe default libdat2.so.2 d.2.0 \"a 1\" \"\"\n"
-        + &line("both", "libdaplcma.so.1", "ib0 0")
+        + &line("both", "libother.so.1", "ib0 0")
         + &line("ours", "libdat.so.1", "a 1")
         + &line("both", "libdat.so.1", "a 1");
     let all = listed(
@@ -262,7 +262,7 @@ fn an_entry_of_another_library_or_version_is_not_resolved() {
     assert!(ours.is_ours());
     let resolved = resolve_entry(&ours).expect("an entry of this library");
     assert_eq!(devices(&resolved), [("mlx5_7", 2)]);
-    let foreign = entry(&line("ia", "libdaplcma.so.1", "ib0 0"));
+    let foreign = entry(&line("ia", "libother.so.1", "ib0 0"));
     assert!(!foreign.is_ours());
     let newer = Entry {
         minor: 0,
@@ -272,7 +272,7 @@ fn an_entry_of_another_library_or_version_is_not_resolved() {
     let resolved = resolve_entry(&newer).expect("an entry of this library for uDAPL 2.0");
     assert_eq!(devices(&resolved), [("mlx5_7", 2)]);
     let unknown = Entry { minor: 1, ..newer };
-    for (entry, said) in [(foreign, "libdaplcma.so.1"), (unknown, "DAT 2.1")] {
+    for (entry, said) in [(foreign, "libother.so.1"), (unknown, "DAT 2.1")] {
         let error = resolve_entry(&entry).expect_err("not for this library");
         assert_eq!(error.code(), not_found(String::new()).code());
         assert!(error.cause().contains(said), "{error}");

@@ -207,13 +207,11 @@ fn list_providers_leaves_out_names_of_other_libraries_first() {
     let name = device::name();
     let ours = format!("mine u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 \"{name} 1\" \"\"\n");
     let _set = Configuration::new(&fixture, &(shipped() + &ours), false);
-    let (answer, count, names) = list(8);
+    // Besides its own, the library serves the 12 entries of OFED's providers of version 1.2.
+    let (answer, count, names) = list(14);
     ok(answer);
-    assert_eq!((count, names[0].as_str()), (8, "mine"));
-    assert!(
-        names[1..8].iter().any(|listed| listed.starts_with(name)),
-        "{names:?}"
-    );
+    assert_eq!((count, names[12].as_str()), (14, "mine"));
+    assert!(names[13].starts_with(name), "{names:?}");
     // With enough room, the order is that of the file.
     let (_, total, _) = list(0);
     let (answer, _, names) = list(total as usize);
@@ -252,14 +250,10 @@ fn a_dat_conf_of_another_implementation_hides_no_adapter() {
 fn a_name_of_a_library_that_is_not_installed_is_not_found() {
     let fixture = Fixture::new();
     let name = device::name();
-    let entry = theirs(
-        "OpenIB-ours",
-        "u1.2",
-        "libdaplscm.so.1",
-        &format!("{name} 1"),
-    );
+    let place = format!("{name} 1");
+    let entry = theirs("OpenIB-ours", "u1.2", "libtheirs.so.1", &place);
     let set = Configuration::new(&fixture, &(shipped() + &entry), false);
-    for missing in ["OpenIB-ours", "OpenIB-mlx5_0-1", "ofa-v2-ib0"] {
+    for missing in ["OpenIB-ours", "OpenIB-mthca0-1", "ofa-v2-ib0"] {
         fails(open(missing), DAT_PROVIDER_NOT_FOUND);
     }
     fails(open_version("ofa-v2-ib0", 2, 0), DAT_PROVIDER_NOT_FOUND);
@@ -269,4 +263,19 @@ fn a_name_of_a_library_that_is_not_installed_is_not_found() {
     drop(set);
     let _set = Configuration::new(&fixture, &(entry + &also), false);
     ok(open("OpenIB-ours"));
+}
+
+/// OFED 1.x wrote such entries; its libraries are not installed.
+#[test]
+fn an_entry_of_a_provider_of_ofed_opens_its_device() {
+    let fixture = Fixture::new();
+    let place = format!("{} 1", device::name());
+    let file = theirs("cma", "u1.2", "libdaplcma.so.1", &place)
+        + &theirs("scm", "u1.2", "/usr/lib64/libdaplscm.so.1", &place);
+    // As editors of other systems write it.
+    for file in [file.clone(), format!("\u{feff}{file}")] {
+        let _set = Configuration::new(&fixture, &file, false);
+        ok(open("cma"));
+        ok(open("scm"));
+    }
 }
