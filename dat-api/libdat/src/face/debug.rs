@@ -7,8 +7,8 @@
 //! - 0x1000: the counters of an adapter when it is closed (DAPL's bit for
 //!   counters).
 //!
-//! `DAT_DBG_DEST` selects the destination: 1 standard output (the default), 2
-//! syslog, 3 both. Both variables are read once. Posting and taking events come
+//! `DAT_DBG_DEST` selects the destinations, by bits: 1 standard output (the default), 2
+//! syslog, 4 standard error. Both variables are read once. Posting and taking events come
 //! here only after they have decided to refuse the call; an empty queue, an expired
 //! timeout and a signal are no refusals.
 
@@ -30,6 +30,7 @@ const COUNTERS: u32 = 0x1000;
 /// Bits of `DAT_DBG_DEST`.
 const STDOUT: u32 = 1;
 const SYSLOG: u32 = 2;
+const STDERR: u32 = 4;
 
 /// Returns the destination of a kind of message; 0 for none.
 fn destination(kind: u32) -> u32 {
@@ -45,7 +46,7 @@ fn choose(kind: u32, kinds: Option<u32>, places: Option<u32>) -> u32 {
     if kinds.unwrap_or(0) & kind == 0 {
         return 0;
     }
-    places.unwrap_or(STDOUT) & (STDOUT | SYSLOG)
+    places.unwrap_or(STDOUT) & (STDOUT | SYSLOG | STDERR)
 }
 
 /// Parses a number in C's notation: decimal, octal or hexadecimal.
@@ -145,6 +146,9 @@ fn print_line(destination: u32, priority: libc::c_int, line: String) {
         // A closed standard output must not change the return code of the call.
         let _ = writeln!(std::io::stdout(), "{line}");
     }
+    if destination & STDERR != 0 {
+        let _ = writeln!(std::io::stderr(), "{line}");
+    }
     if destination & SYSLOG != 0
         && let Ok(line) = CString::new(line)
     {
@@ -167,7 +171,8 @@ mod tests {
             (Some(1), None, STDOUT),
             (Some(0xff), Some(2), SYSLOG),
             (Some(1), Some(0), 0),
-            (Some(1), Some(7), STDOUT | SYSLOG),
+            (Some(1), Some(4), STDERR),
+            (Some(1), Some(15), STDOUT | SYSLOG | STDERR),
         ] {
             assert_eq!(
                 choose(ERRORS, kinds, places),
