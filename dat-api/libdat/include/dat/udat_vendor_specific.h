@@ -2,8 +2,8 @@
 /*
  * dat/udat_vendor_specific.h: additions of this provider to uDAPL.
  * A program that is also built with other headers tests whether
- * DAT_HAS_COUNTERS or DAT_HAS_TIMESTAMPS is defined. A program that also runs
- * with other libraries looks up the functions by dlsym.
+ * DAT_HAS_COUNTERS, DAT_HAS_TIMESTAMPS or DAT_HAS_NAMES is defined. A program
+ * that also runs with other libraries looks up the functions by dlsym.
  */
 #ifndef UDAT_VENDOR_SPECIFIC_H
 #define UDAT_VENDOR_SPECIFIC_H
@@ -16,6 +16,7 @@ extern "C" {
 
 #define DAT_HAS_COUNTERS 1
 #define DAT_HAS_TIMESTAMPS 1
+#define DAT_HAS_NAMES 1
 
 /*
  * Counted since the object was created. A wait whose first poll finds an event,
@@ -69,6 +70,30 @@ DAT_RETURN dat_evd_wait_timestamped(DAT_EVD_HANDLE evd_handle,
 				    DAT_EVENT *event,
 				    DAT_COUNT *nmore,
 				    DAT_UINT64 *nanoseconds);
+
+/*
+ * Returns the name of the enumerator of an event number.
+ *
+ * Errors: DAT_INVALID_PARAMETER, DAT_INVALID_ARG1: there is no such event;
+ * DAT_INVALID_ARG2: name is null.
+ */
+DAT_RETURN dat_strevent(DAT_EVENT_NUMBER value, const char **name);
+
+/*
+ * Returns the name of the enumerator of the status of a completed DTO or bind.
+ *
+ * Errors: DAT_INVALID_PARAMETER, DAT_INVALID_ARG1: there is no such status;
+ * DAT_INVALID_ARG2: name is null.
+ */
+DAT_RETURN dat_strdtostatus(DAT_DTO_COMPLETION_STATUS value, const char **name);
+
+/*
+ * Returns the name of the enumerator of the state of an endpoint.
+ *
+ * Errors: DAT_INVALID_PARAMETER, DAT_INVALID_ARG1: there is no such state;
+ * DAT_INVALID_ARG2: name is null.
+ */
+DAT_RETURN dat_strepstate(DAT_EP_STATE value, const char **name);
 
 #ifdef __cplusplus
 }

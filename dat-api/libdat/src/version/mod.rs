@@ -17,6 +17,7 @@ use dat_api::types::{
 use dat_api::{DatReturn, Result, Subtype};
 
 use crate::abi::*;
+use crate::exports::names::{Names, named};
 use crate::face::frame::bad_argument;
 
 /// The name of this library in messages.
@@ -28,6 +29,11 @@ pub(crate) const CNO_FIELDS: DAT_CNO_PARAM_MASK = DAT_CNO_FIELD_ALL;
 /// The privileges that memory may have.
 pub(crate) const PRIVILEGES: MemPrivileges =
     MemPrivileges::from_bits_truncate(DAT_MEM_PRIV_ALL_FLAG);
+
+/// What later versions have beside the events, statuses and states of this one.
+pub(crate) const MORE_EVENTS: Names = named! {};
+pub(crate) const MORE_STATUSES: Names = named! {};
+pub(crate) const MORE_STATES: Names = named! {};
 
 /// Converts a return code to C. `dat_api` has the numbers of this version.
 #[inline(always)]

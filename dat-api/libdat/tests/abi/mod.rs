@@ -10,6 +10,7 @@ mod headers;
 mod here;
 mod layout;
 mod listed;
+mod names;
 mod signatures;
 mod slots;
 mod status;

@@ -18,6 +18,9 @@ fn the_table_has_every_call_that_takes_a_handle() {
     let without = [
         "dat_ia_openv",
         "dat_strerror",
+        "dat_strevent",
+        "dat_strdtostatus",
+        "dat_strepstate",
         "dat_registry_list_providers",
         "dat_registry_add_provider",
         "dat_registry_remove_provider",

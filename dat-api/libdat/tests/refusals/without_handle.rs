@@ -1,5 +1,6 @@
 //! The calls without a handle.
 
+use core::ffi::c_char;
 use core::ptr::{null, null_mut};
 
 use dat::abi::*;
@@ -9,9 +10,12 @@ use dat_api::{DatReturn, ReturnType, Subtype};
 use crate::refusals::printing::{is_one_line, printed, printing, refused_on};
 
 /// The calls that have a row here.
-pub(crate) const NAMES: [&str; 7] = [
+pub(crate) const NAMES: [&str; 10] = [
     "dat_ia_openv",
     "dat_strerror",
+    "dat_strevent",
+    "dat_strdtostatus",
+    "dat_strepstate",
     "dat_registry_list_providers",
     "dat_registry_add_provider",
     "dat_registry_remove_provider",
@@ -26,7 +30,18 @@ fn calls_without_a_handle_say_their_cause() {
     printing(
         "without_handle::calls_without_a_handle_say_their_cause",
         || {
-            let [open, strerror, list, add, remove, init, fini] = NAMES;
+            let [
+                open,
+                strerror,
+                strevent,
+                strstatus,
+                strstate,
+                list,
+                add,
+                remove,
+                init,
+                fini,
+            ] = NAMES;
             let (mut ia, mut evd) = (DAT_HANDLE_NULL, DAT_HANDLE_NULL);
             let (ia, evd) = (&raw mut ia, &raw mut evd);
             let openv = |name: *mut core::ffi::c_char, length, evd, ia| {
@@ -84,6 +99,28 @@ fn calls_without_a_handle_say_their_cause() {
             let (answer, text) = printed(|| name_of(0x8005_ffff, major, minor));
             let head = format!("libdat: dat_strerror: {}: ", DatReturn::from_bits(answer));
             is_one_line(&text, &head, &["0x8005ffff", "expected a code"]);
+
+            type Namer = unsafe extern "C" fn(u32, *mut *const c_char) -> DAT_RETURN;
+            let namers: [(&str, Namer, &str); 3] = [
+                (strevent, dat_strevent, "event number"),
+                (strstatus, dat_strdtostatus, "status"),
+                (strstate, dat_strepstate, "state"),
+            ];
+            for (call, namer, what) in namers {
+                let place = arg(Subtype::InvalidArg2);
+                // SAFETY: a null pointer is refused.
+                refused_on((call, ""), place, &["null", "expected"], || unsafe {
+                    namer(1, null_mut())
+                });
+                let value = arg(Subtype::InvalidArg1);
+                // SAFETY: a writable pointer.
+                refused_on(
+                    (call, ""),
+                    value,
+                    &[what, "0x63", "expected one"],
+                    || unsafe { namer(99, major) },
+                );
+            }
 
             let mut count = 0;
             let count = &raw mut count;
@@ -182,7 +219,7 @@ fn a_list_with_too_little_room_says_how_many_entries_there_are() {
     printing(
         "without_handle::a_list_with_too_little_room_says_how_many_entries_there_are",
         || {
-            let list = NAMES[2];
+            let list = "dat_registry_list_providers";
             let file = std::env::temp_dir().join(format!("dat-room-{}", std::process::id()));
             std::fs::write(&file, ENTRIES).expect("a file");
             // SAFETY: this process has one test, and no other thread reads the environment.

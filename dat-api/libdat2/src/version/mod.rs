@@ -14,6 +14,7 @@ use dat_api::object::srq::SrqState;
 use dat_api::types::{DtoOperation, DtoStatus, LmrSegment, MemPrivileges, RmrSegment};
 
 use crate::abi::*;
+use crate::exports::names::{Names, named};
 use crate::face::frame::{bad_argument, require};
 
 pub(crate) use codes::{code, from_code, names};
@@ -26,6 +27,27 @@ pub(crate) const VERSION: (u32, u32) = (DAT_VERSION_MAJOR, DAT_VERSION_MINOR);
 /// The bits that a mask of CNO members may have: the header's values are no single bits.
 pub(crate) const CNO_FIELDS: DAT_CNO_PARAM_MASK =
     DAT_CNO_FIELD_IA_HANDLE | DAT_CNO_FIELD_PROXY_TYPE | DAT_CNO_FIELD_PROXY | DAT_CNO_FIELD_ALL;
+/// The events, statuses and states that uDAPL 1.2 does not have.
+pub(crate) const MORE_EVENTS: Names = named! {
+    DAT_HA_DOWN_TO_1
+    DAT_HA_UP_TO_MULTI_PATH
+    DAT_EXTENSION_EVENT
+    DAT_IB_DTO_EVENT
+    DAT_IB_UD_CONNECTION_REQUEST_EVENT
+    DAT_IB_UD_CONNECTION_EVENT_ESTABLISHED
+    DAT_IB_UD_CONNECTION_REJECT_EVENT
+    DAT_IB_UD_CONNECTION_ERROR_EVENT
+    DAT_IB_COLLECTIVE_EVENT
+    DAT_IW_EXTENSION_RANGE_BASE
+};
+pub(crate) const MORE_STATUSES: Names = named! {
+    DAT_DTO_ERR_LOCAL_MM_ERROR
+};
+pub(crate) const MORE_STATES: Names = named! {
+    DAT_EP_STATE_CONNECTED_SINGLE_PATH
+    DAT_EP_STATE_CONNECTED_MULTI_PATH
+};
+
 /// The privileges that memory may have.
 pub(crate) const PRIVILEGES: MemPrivileges =
     MemPrivileges::from_bits_truncate(DAT_MEM_PRIV_ALL_FLAG | DAT_IB_MEM_PRIV_REMOTE_ATOMIC);

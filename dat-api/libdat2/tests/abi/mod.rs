@@ -17,6 +17,8 @@ mod here;
 mod layout;
 #[path = "../../../libdat/tests/abi/listed.rs"]
 mod listed;
+#[path = "../../../libdat/tests/abi/names.rs"]
+mod names;
 #[path = "../../../libdat/tests/abi/signatures.rs"]
 mod signatures;
 mod version;
