@@ -447,6 +447,24 @@ fn all_are_clean_under_valgrind() {
     shared_queue(&VALGRIND, [1, 60, 100]);
 }
 
+/// The most frequent mistake: the server does not run, or on another qualifier.
+#[test]
+fn a_connection_to_a_qualifier_that_nothing_listens_on_says_so() {
+    let (fabric, port) = (fabric(), qualifier());
+    let arguments = ["-d", "mlx5_0", "-p", &port, "127.0.0.1"];
+    let on_tcp = start_on_tcp(&fabric, "ping_pong", &arguments);
+    let by_default = start(&fabric, &[], "ping_pong", &arguments);
+    for (child, how) in [(on_tcp, "TCP port"), (by_default, "by rdma_cm")] {
+        let stdout = end("client", child, String::new()).expect_err("nothing listens");
+        let expected =
+            format!("the connection to 127.0.0.1, qualifier {port}, refused: nothing listens");
+        assert!(
+            stdout.contains(&expected) && stdout.contains(how),
+            "{stdout}"
+        );
+    }
+}
+
 /// The requesting and the listening program, each with a peer of an unsupported
 /// version of the protocol over TCP.
 #[test]

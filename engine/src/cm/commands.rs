@@ -1,7 +1,7 @@
 //! The commands of the handles to the service thread.
 
-use super::CmError;
 use super::wire::{Answer, ConnectionGate, Event, Started};
+use super::{CmError, Target};
 use crate::control::forks;
 use crate::sync::{Condvar, Mutex};
 use crate::thread::ThreadId;
@@ -32,7 +32,7 @@ impl Drop for Executed {
 /// A command of a handle to the service thread.
 pub(super) enum CmCommand {
     /// Request a connection, until the deadline.
-    Connect(Token, Started, Arc<ConnectionGate>, Option<Instant>),
+    Connect(Token, Target, Started, Arc<ConnectionGate>, Option<Instant>),
     /// Accept a request.
     Accept(Token, Arc<ConnectionGate>, Answer),
     /// Reject a request, with the private data of the application; `None` if it gave no

@@ -168,7 +168,7 @@ impl Manager {
         };
         let started = Arc::clone(&shared.network).connect(token, &call)?;
         let gate: Arc<ConnectionGate> = Arc::new(Gate::new(sink));
-        let command = CmCommand::Connect(token, started, Arc::clone(&gate), deadline);
+        let command = CmCommand::Connect(token, to, started, Arc::clone(&gate), deadline);
         let command = Prepared::new(command);
         memory::commit()?;
         shared.commands.send_prepared(command)?;

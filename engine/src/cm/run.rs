@@ -1,11 +1,11 @@
 //! The service thread: commands, events, deadlines.
 
-use super::ConnectionEvent;
 use super::commands::{CmCommand, WAKE};
 use super::manager::Request;
 use super::service::Shared;
-use super::session::{Session, SessionStatus};
+use super::session::{self, Session, SessionStatus};
 use super::wire::{ConnectionGate, Event, Inbox, Incoming, Listening, Started, Wire};
+use super::{ConnectionEvent, Target};
 use mio::{Events, Poll, Token};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -86,8 +86,8 @@ impl Sessions<'_> {
 
     fn execute(&mut self, command: CmCommand) {
         match command {
-            CmCommand::Connect(token, started, gate, deadline) => {
-                self.connect(token, started, gate, deadline);
+            CmCommand::Connect(token, to, started, gate, deadline) => {
+                self.connect(token, to, started, gate, deadline);
             }
             CmCommand::Accept(token, gate, answer) => {
                 if self.entries.contains_key(&token) {
@@ -123,18 +123,20 @@ impl Sessions<'_> {
     fn connect(
         &mut self,
         token: Token,
+        to: Target,
         started: Started,
         gate: Arc<ConnectionGate>,
         deadline: Option<Instant>,
     ) {
         match started {
             Ok(wire) => {
-                self.add(token, Session::active(wire, gate, deadline));
+                self.add(token, Session::active(wire, gate, deadline).to(to));
                 self.with(token, Session::begin);
                 // Its first event may have come before the session was known.
                 self.receive(token, None);
             }
             Err(event) => {
+                session::warn_of_failure(&to, &event, "");
                 let _ = gate.call(true, |sink| sink.event(event));
             }
         }

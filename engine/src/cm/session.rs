@@ -3,8 +3,8 @@
 //!
 //! Decision: `docs/decisions/040-reconnect-while-remembered.md`
 
-use super::ConnectionEvent;
 use super::wire::{Answer, ConnectionGate, Event, Signal, Wire};
+use super::{ConnectionEvent, Target};
 use crate::control::Greeting;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,6 +68,8 @@ pub(super) struct Session {
     step: Duration,
     /// When the peer's kernel first reported that it remembers the queue pair.
     stale: Option<Instant>,
+    /// Active: for a warning, if the connection fails.
+    to: Option<Target>,
 }
 
 impl Session {
@@ -83,6 +85,12 @@ impl Session {
             step: PAUSE,
             ..Self::new(wire, SessionPhase::Requesting, Duration::MAX)
         }
+    }
+
+    /// Names the peer in warnings.
+    pub(super) fn to(self, to: Target) -> Self {
+        let to = Some(to);
+        Self { to, ..self }
     }
 
     /// Creates a session of the passive side, whose request waits for its answer as long as
@@ -105,6 +113,7 @@ impl Session {
             pause: None,
             step: GREETING_PAUSE,
             stale: None,
+            to: None,
         }
     }
 
@@ -380,6 +389,10 @@ impl Session {
 
     /// Reports a terminal event.
     fn end_with(&mut self, event: ConnectionEvent) -> SessionStatus {
+        if let (SessionPhase::Requesting | SessionPhase::Paused, Some(to)) = (&self.state, &self.to)
+        {
+            warn_of_failure(to, &event, &self.wire.why());
+        }
         self.report(event);
         Ended
     }
@@ -389,4 +402,18 @@ impl Session {
             let _ = gate.call(event.is_terminal(), |sink| sink.event(event));
         }
     }
+}
+
+/// Says why a request has failed: events have no words.
+pub(super) fn warn_of_failure(to: &Target, event: &ConnectionEvent, why: &str) {
+    let (host, qualifier) = (to.host.ip().to_canonical(), to.qualifier);
+    let (what, otherwise) = match event {
+        ConnectionEvent::NonPeerRejected => ("refused", "nothing listens on the qualifier there"),
+        ConnectionEvent::Unreachable => ("failed", "the host cannot be reached"),
+        ConnectionEvent::TimedOut => ("timed out", "no answer came in time"),
+        ConnectionEvent::PeerRejected { .. } => ("refused", "the peer's program rejected it"),
+        _ => return,
+    };
+    let why = if why.is_empty() { otherwise } else { why };
+    tracing::warn!("the connection to {host}, qualifier {qualifier}, {what}: {why}");
 }

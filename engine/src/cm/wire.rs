@@ -204,6 +204,11 @@ pub(super) trait Wire: Send {
         Ok(())
     }
 
+    /// Returns why a request has failed, or how far it is, in words.
+    fn why(&self) -> String {
+        String::new()
+    }
+
     /// Gives up a request, or a connection whose requester is not ready.
     fn withdraw(&mut self) {}
 

@@ -17,6 +17,9 @@ pub(super) fn is_consumers(reason: i32) -> bool {
 /// connection of this queue pair.
 pub(super) const STALE_CONNECTION: i32 = 10;
 
+/// The reason of a rejection because nothing listens there.
+pub(super) const NO_LISTENER: i32 = 8;
+
 /// Makes an event of the fields of `rdma_cm_event`.
 pub(super) fn event_of(event: number::Type, status: i32, peer_parameters: PeerParameters) -> Event {
     match event {

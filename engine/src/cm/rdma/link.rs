@@ -1,7 +1,7 @@
 //! The wire of a session: turns events of rdma_cm into signals. Has no id: the caller
 //! provides one.
 
-use super::event::{STALE_CONNECTION, is_consumers};
+use super::event::{NO_LISTENER, STALE_CONNECTION, is_consumers};
 use super::payload;
 use crate::cm::wire::{Answer, Event, PeerParameters, Signal, Wire};
 use crate::cm::{ConnectionEvent, Peer};
@@ -54,6 +54,8 @@ pub(super) struct Link<C> {
     connected: bool,
     /// Disconnect when the requester is ready, before which it is not possible.
     disconnects: bool,
+    /// Why the request has failed.
+    why: String,
 }
 
 impl<C: Calls> Link<C> {
@@ -71,6 +73,16 @@ impl<C: Calls> Link<C> {
             progress,
             connected: false,
             disconnects: false,
+            why: String::new(),
+        }
+    }
+
+    /// Returns how far a request is, in words.
+    fn progress(&self) -> &'static str {
+        match self.progress {
+            Progress::Resolving => "the address was not resolved to a port of the device",
+            Progress::Routing => "no route was found",
+            _ => "the peer has not answered the request",
         }
     }
 
@@ -131,9 +143,22 @@ impl<C: Calls> Wire for Link<C> {
                     private_data,
                 },
             ) => {
-                tracing::debug!(reason, "rejected");
+                self.why = match reason {
+                    NO_LISTENER => "nothing listens on the qualifier there by rdma_cm: no service \
+                        point has the qualifier, or the peer's manager is TCP (DAT_CM=socket)"
+                        .into(),
+                    _ if is_consumers(reason) => {
+                        "the peer's program gave no answer, or is no uDAPL \
+                        program"
+                            .into()
+                    }
+                    _ => format!("rdma_cm reports a rejection with the reason {reason}"),
+                };
                 Some(match payload::of_refusal(&private_data) {
-                    Some(private_data) if is_consumers(reason) => Signal::Rejected(private_data),
+                    Some(private_data) if is_consumers(reason) => {
+                        self.why.clear();
+                        Signal::Rejected(private_data)
+                    }
                     _ => Signal::Ended(ConnectionEvent::NonPeerRejected),
                 })
             }
@@ -164,6 +189,7 @@ impl<C: Calls> Wire for Link<C> {
             ) => Some(Signal::Disconnected),
             (Progress::Requested, Event::Unsent(_))
             | (_, Event::Rejected { .. } | Event::Failed(_) | Event::DeviceRemoved) => {
+                self.why = format!("rdma_cm has failed: {}", self.progress());
                 Some(Signal::Ended(ConnectionEvent::Unreachable))
             }
             (_, event) => {
@@ -175,6 +201,13 @@ impl<C: Calls> Wire for Link<C> {
 
     fn begin(&mut self) -> io::Result<()> {
         self.calls.resolve_address()
+    }
+
+    fn why(&self) -> String {
+        match self.why.as_str() {
+            "" => self.progress().into(),
+            why => why.into(),
+        }
     }
 
     fn held_until(&mut self, answer: &Answer) -> Option<Instant> {

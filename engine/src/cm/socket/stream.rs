@@ -33,7 +33,13 @@ pub(super) struct Stream {
     outbox: Vec<u8>,
     /// The number of messages received.
     frames: u8,
+    /// Why the request has failed.
+    why: String,
 }
+
+/// Why a host refuses a TCP connection.
+const NO_LISTENER: &str = "nothing listens on the qualifier's TCP port there: no service point has the \
+    qualifier, or the peer's manager is rdma_cm (DAT_CM)";
 
 /// What a connection without a request has sent.
 pub(super) enum Message {
@@ -88,6 +94,7 @@ impl Stream {
             inbox: Vec::new(),
             outbox: Vec::new(),
             frames: 0,
+            why: String::new(),
         }
     }
 
@@ -120,6 +127,7 @@ impl Stream {
                     // No listener had this ephemeral port, and the system assigned
                     // the same port to this socket: the stream is connected to
                     // itself.
+                    self.why = NO_LISTENER.into();
                     return Err(ConnectionEvent::NonPeerRejected);
                 }
                 Ok(peer) => {
@@ -131,7 +139,10 @@ impl Stream {
             },
             Ok(Some(error)) | Err(error) => error,
         };
-        tracing::debug!(%error, "cannot connect");
+        self.why = match error.raw_os_error() {
+            Some(libc::ECONNREFUSED) => NO_LISTENER.into(),
+            _ => format!("no TCP connection: {error}"),
+        };
         Err(open::outcome(&error))
     }
 
@@ -157,7 +168,7 @@ impl Stream {
         }
     }
 
-    fn signal(&self, frame: Frame) -> Signal {
+    fn signal(&mut self, frame: Frame) -> Signal {
         match frame {
             frame if self.frames > MAX_FRAMES => self.unexpected(&frame),
             Frame::Accept {
@@ -169,6 +180,13 @@ impl Stream {
             },
             Frame::Reject(Reason::Application(private_data)) => Signal::Rejected(private_data),
             Frame::Reject(reason) => {
+                self.why = match reason {
+                    Reason::Application(_) => String::new(),
+                    Reason::NoListener => "the peer has the port of the qualifier, but no service \
+                        point for it, or its program gave no answer"
+                        .into(),
+                    Reason::Version(_) => "the peer has another version of the protocol".into(),
+                };
                 if let Reason::Version(theirs) = reason {
                     tracing::warn!(peer = ?self.peer,
                         "request refused: the peer uses version {theirs} of the protocol, but this side uses version {}",
@@ -221,6 +239,9 @@ impl Wire for Stream {
         match self.read() {
             Ok(frame) => frame.map(|frame| self.signal(frame)),
             Err(Cut::Ended(error)) => {
+                self.why = "the peer closed the TCP connection without an answer: its program \
+                    ended, or it is no socket manager (DAT_CM)"
+                    .into();
                 let event = error.as_ref().map(open::outcome);
                 Some(Signal::Ended(
                     event.unwrap_or(ConnectionEvent::NonPeerRejected),
@@ -230,6 +251,16 @@ impl Wire for Stream {
                 tracing::warn!(peer = ?self.peer, "connection ended: {what}");
                 Some(Signal::Ended(ConnectionEvent::NonPeerRejected))
             }
+        }
+    }
+
+    fn why(&self) -> String {
+        match (self.why.as_str(), self.connecting) {
+            ("", true) => "no answer to the TCP connection".into(),
+            ("", false) => "the TCP connection is there, but the program has not answered the \
+                request"
+                .into(),
+            (why, _) => why.into(),
         }
     }
 
