@@ -129,12 +129,37 @@ static inline void wait_for_event(DAT_EVD_HANDLE evd, DAT_EVENT *event)
     must(answer, "dat_evd_wait");
 }
 
+/* The names of an event and of a status. Other libraries have no calls for that. */
+static inline const char *event_name(DAT_EVENT_NUMBER number)
+{
+    const char *name = "an unknown event";
+
+#ifdef DAT_HAS_NAMES
+    dat_strevent(number, &name);
+#else
+    (void)number;
+#endif
+    return name;
+}
+
+static inline const char *status_name(DAT_DTO_COMPLETION_STATUS status)
+{
+    const char *name = "an unknown status";
+
+#ifdef DAT_HAS_NAMES
+    dat_strdtostatus(status, &name);
+#else
+    (void)status;
+#endif
+    return name;
+}
+
 /* Waits for the next event; ends the program if it is not the expected one. */
 static inline void expect(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected, DAT_EVENT *event)
 {
     wait_for_event(evd, event);
     if (event->event_number != expected)
-        FAIL("event 0x%x instead of 0x%x", (unsigned)event->event_number, (unsigned)expected);
+        FAIL("%s instead of %s", event_name(event->event_number), event_name(expected));
 }
 
 /* Registered memory, zeroed and aligned to a cache line. */
@@ -231,7 +256,7 @@ static inline void connect_to(DAT_EP_HANDLE ep, DAT_EVD_HANDLE evd, const struct
              "connect alike (DAT_CM)", to->host);
         break;
     default:
-        FAIL("the connection was not established: event 0x%x", (unsigned)event->event_number);
+        FAIL("the connection was not established: %s", event_name(event->event_number));
     }
 }
 

@@ -73,7 +73,7 @@ static int message(void)
         if (dto->status == DAT_DTO_ERR_FLUSHED)
             return 0;
         if (dto->status != DAT_DTO_SUCCESS)
-            FAIL("a transfer failed: status %d", (int)dto->status);
+            FAIL("a transfer failed: %s", status_name(dto->status));
         if (dto->user_cookie.as_64 == SEND) {
             sending = 0;
         } else {

@@ -126,7 +126,7 @@ static int completed(DAT_EVD_HANDLE evd, uint64_t *number)
         return 0;
     must(answer, "dat_evd_dequeue");
     if (dto->status != DAT_DTO_SUCCESS)
-        FAIL("a transfer failed: status %d", (int)dto->status);
+        FAIL("a transfer failed: %s", status_name(dto->status));
     *number = dto->user_cookie.as_64;
     return 1;
 }
@@ -178,7 +178,7 @@ static void idle_poll(void)
         return;
     sched_yield();
     if (dat_evd_dequeue(connections, &event) == DAT_SUCCESS)
-        FAIL("the peer has left: event 0x%x", (unsigned)event.event_number);
+        FAIL("the peer has left: %s", event_name(event.event_number));
 }
 
 /* Consumer: chooses how it notices writes, and tells the producer. */

@@ -70,7 +70,7 @@ static void take(void)
         FAIL("the server left after %llu of %llu messages", (unsigned long long)consumed,
              (unsigned long long)sent);
     if (dto->status != DAT_DTO_SUCCESS)
-        FAIL("a transfer failed: status %d", (int)dto->status);
+        FAIL("a transfer failed: %s", status_name(dto->status));
     if (dto->user_cookie.as_64 & GRANT) {
         uint64_t grant = dto->user_cookie.as_64 ^ GRANT;
 

@@ -124,7 +124,7 @@ static void *refiller(void *unused)
         if (event.event_number == DAT_ASYNC_ERROR_EP_BROKEN)
             continue;
         if (told->dat_handle != srq || told->reason != DAT_SRQ_LOW_WATERMARK_EVENT)
-            FAIL("unexpected asynchronous event 0x%x", (unsigned)event.event_number);
+            FAIL("unexpected asynchronous event %s", event_name(event.event_number));
         /* A buffer leaves the queue before the program reads its message, so there
          * may be nothing to post yet. The watermark, which is set again, then
          * reports once more. */

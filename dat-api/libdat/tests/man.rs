@@ -301,6 +301,35 @@ fn the_library_of_each_page_is_that_of_its_call() {
     }
 }
 
+/// As in `DAT_SOFTWARE_EVENT (0x10001)`.
+#[test]
+fn numbers_beside_names_are_those_of_the_facts() {
+    let known: BTreeMap<_, _> = crate::abi::facts::values()
+        .into_iter()
+        .map(|fact| (fact.name, fact.value))
+        .collect();
+    let text = read(&here("man/udapl.7"));
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let mut seen = 0;
+    for pair in words.windows(2) {
+        let number = pair[1]
+            .strip_prefix('(')
+            .and_then(|word| word.split_once(')'));
+        let Some((number, _)) = number.filter(|(number, _)| {
+            known.contains_key(pair[0]) && number.starts_with(|it: char| it.is_ascii_digit())
+        }) else {
+            continue;
+        };
+        let value = match number.strip_prefix("0x") {
+            Some(digits) => i128::from_str_radix(digits, 16),
+            None => number.parse(),
+        };
+        assert_eq!(value, Ok(known[pair[0]]), "{}", pair[0]);
+        seen += 1;
+    }
+    assert_eq!(seen, 28);
+}
+
 #[test]
 fn names_that_a_page_mentions_exist() {
     let headers = VERSIONS.each_ref().map(Version::headers).concat();
