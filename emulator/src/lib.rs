@@ -120,7 +120,7 @@
 //!
 //! # Units
 //!
-//! Times in the NIC are [`Nanos`](nic::Nanos), nanoseconds of the monotonic clock; CQE
+//! Times in the NIC are [`Nanos`](spec::Nanos), nanoseconds of the monotonic clock; CQE
 //! timestamps are ticks of 12.8 ns ([`nic::ticks`]). Sizes are in bytes, WQE indices in
 //! WQEBBs (64 bytes), and the `ds` field of a WQE in units of 16 bytes. PSNs, QP numbers
 //! and message sequence numbers have 24 bits; the upper 8 bits of a QP number are the

@@ -13,7 +13,7 @@
 //! `memory_calls`.
 //!
 //! Signal functions are interposed too, for `SIGBUS` and `SIGSEGV`: see
-//! [`crate::trap`].
+//! `crate::trap`.
 //!
 //! `/dev/infiniband/rdma_cm` is emulated too; its descriptor is the read end of a
 //! pipe, so that waiting for events needs no interposed call.
