@@ -88,7 +88,9 @@ pub fn list_providers_served_first(version: (u32, u32)) -> Result<Vec<Provider>>
 #[derive(Debug)]
 struct Listed {
     provider: Provider,
-    /// Whether this library opens it.
+    /// Whether it is a device, or an entry of this library.
+    is_own: bool,
+    /// Whether this library opens it, perhaps in the place of another one.
     is_served: bool,
 }
 
@@ -119,7 +121,7 @@ pub fn read_conf() -> ConfFile {
 
 fn served_first(mut all: Vec<Listed>) -> Vec<Provider> {
     // The sort is stable.
-    all.sort_by_key(|listed| !listed.is_served);
+    all.sort_by_key(|listed| (!listed.is_own, !listed.is_served));
     all.into_iter().map(|listed| listed.provider).collect()
 }
 
@@ -142,13 +144,18 @@ fn listed(conf: &Conf, devices: impl Iterator<Item = String>, version: (u32, u32
             minor: entry.minor,
             threadsafe: entry.threadsafe,
         };
-        let is_known = is_ours(&entry.library) || is_replaceable(&entry.library);
-        let is_served = is_known && (entry.major, entry.minor) == version;
+        let is_of_version = (entry.major, entry.minor) == version;
+        let is_own = is_of_version && is_ours(&entry.library);
+        let is_served = is_own || is_of_version && is_replaceable(&entry.library);
         // A further entry with the same key is an alternative for the same name.
         match all.iter_mut().find(|listed| listed.provider == provider) {
-            Some(listed) => listed.is_served |= is_served,
+            Some(listed) => {
+                listed.is_own |= is_own;
+                listed.is_served |= is_served;
+            }
             None => all.push(Listed {
                 provider,
+                is_own,
                 is_served,
             }),
         }
@@ -163,6 +170,7 @@ fn listed(conf: &Conf, devices: impl Iterator<Item = String>, version: (u32, u32
         if all.iter().all(|listed| listed.provider != provider) {
             all.push(Listed {
                 provider,
+                is_own: true,
                 is_served: true,
             });
         }
