@@ -136,7 +136,13 @@ impl Sessions<'_> {
                 self.receive(token, None);
             }
             Err(event) => {
-                session::warn_of_failure(&to, &event, "");
+                let why = match event {
+                    ConnectionEvent::NonPeerRejected => {
+                        "nothing listens on the qualifier's TCP port there"
+                    }
+                    _ => "",
+                };
+                session::warn_of_failure(&to, &event, why, "");
                 let _ = gate.call(true, |sink| sink.event(event));
             }
         }

@@ -391,7 +391,11 @@ impl Session {
     fn end_with(&mut self, event: ConnectionEvent) -> SessionStatus {
         if let (SessionPhase::Requesting | SessionPhase::Paused, Some(to)) = (&self.state, &self.to)
         {
-            warn_of_failure(to, &event, &self.wire.why());
+            let awaits = match self.state {
+                SessionPhase::Paused => "the peer's kernel still remembers the last connection",
+                _ => self.wire.awaits(),
+            };
+            warn_of_failure(to, &event, self.wire.why(), awaits);
         }
         self.report(event);
         Ended
@@ -404,16 +408,17 @@ impl Session {
     }
 }
 
-/// Says why a request has failed: events have no words.
-pub(super) fn warn_of_failure(to: &Target, event: &ConnectionEvent, why: &str) {
+/// Says why a request has failed, since events have no words: `why` is what its wire knows, and
+/// `awaits` what it waited for.
+pub(super) fn warn_of_failure(to: &Target, event: &ConnectionEvent, why: &str, awaits: &str) {
     let (host, qualifier) = (to.host.ip().to_canonical(), to.qualifier);
-    let (what, otherwise) = match event {
-        ConnectionEvent::NonPeerRejected => ("refused", "nothing listens on the qualifier there"),
-        ConnectionEvent::Unreachable => ("failed", "the host cannot be reached"),
-        ConnectionEvent::TimedOut => ("timed out", "no answer came in time"),
+    let known = |otherwise| if why.is_empty() { otherwise } else { why };
+    let (what, why) = match event {
         ConnectionEvent::PeerRejected { .. } => ("refused", "the peer's program rejected it"),
+        ConnectionEvent::NonPeerRejected => ("refused", known("the peer has ended the request")),
+        ConnectionEvent::Unreachable => ("failed", known("the host cannot be reached")),
+        ConnectionEvent::TimedOut => ("timed out", awaits),
         _ => return,
     };
-    let why = if why.is_empty() { otherwise } else { why };
     tracing::warn!("the connection to {host}, qualifier {qualifier}, {what}: {why}");
 }

@@ -204,9 +204,14 @@ pub(super) trait Wire: Send {
         Ok(())
     }
 
-    /// Returns why a request has failed, or how far it is, in words.
-    fn why(&self) -> String {
-        String::new()
+    /// Returns why a request has failed, in words; empty if the event says all that is known.
+    fn why(&self) -> &str {
+        ""
+    }
+
+    /// Returns what a request waits for, in words.
+    fn awaits(&self) -> &'static str {
+        "no answer came in time"
     }
 
     /// Gives up a request, or a connection whose requester is not ready.

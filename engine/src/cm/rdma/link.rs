@@ -58,6 +58,10 @@ pub(super) struct Link<C> {
     why: String,
 }
 
+/// Why a host rejects a request.
+const NOTHING_LISTENS: &str = "nothing listens on the qualifier there by rdma_cm: no service point has the \
+    qualifier, or the peer's manager is TCP (DAT_CM=socket)";
+
 impl<C: Calls> Link<C> {
     pub(super) fn active(calls: C) -> Self {
         Self::new(calls, Progress::Resolving)
@@ -143,14 +147,11 @@ impl<C: Calls> Wire for Link<C> {
                     private_data,
                 },
             ) => {
-                self.why = match reason {
-                    NO_LISTENER => "nothing listens on the qualifier there by rdma_cm: no service \
-                        point has the qualifier, or the peer's manager is TCP (DAT_CM=socket)"
-                        .into(),
+                self.why = match -reason {
+                    _ if reason == NO_LISTENER => NOTHING_LISTENS.into(),
+                    libc::ECONNREFUSED | libc::ECONNRESET => NOTHING_LISTENS.into(),
                     _ if is_consumers(reason) => {
-                        "the peer's program gave no answer, or is no uDAPL \
-                        program"
-                            .into()
+                        "the peer's program gave no answer, or is no uDAPL program".into()
                     }
                     _ => format!("rdma_cm reports a rejection with the reason {reason}"),
                 };
@@ -165,9 +166,11 @@ impl<C: Calls> Wire for Link<C> {
             // iWARP: the TCP connection was established, and ended without an
             // answer; or TCP reached the host, where there is no listener (any more).
             (Progress::Requested, Event::Failed(error)) if error == -libc::EINVAL => {
+                self.why = NOTHING_LISTENS.into();
                 Some(Signal::Ended(ConnectionEvent::NonPeerRejected))
             }
             (Progress::Requested, Event::Unsent(Some(libc::ECONNREFUSED | libc::ECONNRESET))) => {
+                self.why = NOTHING_LISTENS.into();
                 Some(Signal::Ended(ConnectionEvent::NonPeerRejected))
             }
             (Progress::Accepted, Event::Established(_)) => {
@@ -203,11 +206,12 @@ impl<C: Calls> Wire for Link<C> {
         self.calls.resolve_address()
     }
 
-    fn why(&self) -> String {
-        match self.why.as_str() {
-            "" => self.progress().into(),
-            why => why.into(),
-        }
+    fn why(&self) -> &str {
+        &self.why
+    }
+
+    fn awaits(&self) -> &'static str {
+        self.progress()
     }
 
     fn held_until(&mut self, answer: &Answer) -> Option<Instant> {

@@ -239,28 +239,34 @@ impl Wire for Stream {
         match self.read() {
             Ok(frame) => frame.map(|frame| self.signal(frame)),
             Err(Cut::Ended(error)) => {
-                self.why = "the peer closed the TCP connection without an answer: its program \
-                    ended, or it is no socket manager (DAT_CM)"
-                    .into();
+                self.why = match &error {
+                    Some(error) => format!("the TCP connection has failed: {error}"),
+                    None => "the peer closed the TCP connection without an answer: its program \
+                        ended, or is no socket manager (DAT_CM)"
+                        .into(),
+                };
                 let event = error.as_ref().map(open::outcome);
                 Some(Signal::Ended(
                     event.unwrap_or(ConnectionEvent::NonPeerRejected),
                 ))
             }
             Err(Cut::Malformed(what)) => {
+                self.why =
+                    format!("what answers on the qualifier's TCP port is another program: {what}");
                 tracing::warn!(peer = ?self.peer, "connection ended: {what}");
                 Some(Signal::Ended(ConnectionEvent::NonPeerRejected))
             }
         }
     }
 
-    fn why(&self) -> String {
-        match (self.why.as_str(), self.connecting) {
-            ("", true) => "no answer to the TCP connection".into(),
-            ("", false) => "the TCP connection is there, but the program has not answered the \
-                request"
-                .into(),
-            (why, _) => why.into(),
+    fn why(&self) -> &str {
+        &self.why
+    }
+
+    fn awaits(&self) -> &'static str {
+        match self.connecting {
+            true => "the host has not answered the TCP connection",
+            false => "the TCP connection is there, but the program has not answered the request",
         }
     }
 
