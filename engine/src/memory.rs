@@ -15,13 +15,14 @@ use core::alloc::{GlobalAlloc, Layout};
 use core::cell::{Cell, UnsafeCell};
 use core::fmt::{self, Write};
 use core::ptr;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::alloc::System;
 
 /// The bytes of a block, and its alignment. An allocation has whole blocks.
 const BLOCK: usize = 64;
-/// The blocks of the pool: 512 KiB. It has no pages until it is used.
-const BLOCKS: usize = 8192;
+/// The blocks of the pool: 4 MiB, more than the longest array of a call. It has no pages until it is
+/// used.
+const BLOCKS: usize = 1 << 16;
 /// The first blocks serve calls that free or end something only.
 const FOR_ENDING: usize = BLOCKS / 4;
 
@@ -36,6 +37,8 @@ unsafe impl Sync for Pool {}
 
 static POOL: Pool = Pool(UnsafeCell::new([0; BLOCK * BLOCKS]));
 static TAKEN: [AtomicBool; BLOCKS] = [const { AtomicBool::new(false) }; BLOCKS];
+/// How many are taken.
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static STATE: Cell<State> = const { Cell::new(State::Outside) };
@@ -128,8 +131,7 @@ pub fn commit() -> Result<(), NoMemory> {
 /// should be.
 #[must_use]
 pub fn is_short() -> bool {
-    let taken = TAKEN.iter().filter(|it| it.load(Ordering::Relaxed));
-    taken.count() >= BLOCKS / 2
+    IN_USE.load(Ordering::Relaxed) >= BLOCKS / 2
 }
 
 /// Returns how often this thread has allocated by [`Reserve`]. For tests.
@@ -257,6 +259,7 @@ fn take_run(first: usize, count: usize) -> bool {
         .iter()
         .take_while(|it| !it.swap(true, Ordering::Acquire))
         .count();
+    IN_USE.fetch_add(free, Ordering::Relaxed);
     if free < count {
         release(&run[..free]);
     }
@@ -269,6 +272,7 @@ fn give(first: usize, layout: Layout) {
 }
 
 fn release(run: &[AtomicBool]) {
+    IN_USE.fetch_sub(run.len(), Ordering::Relaxed);
     for block in run {
         block.store(false, Ordering::Release);
     }

@@ -52,3 +52,16 @@ fn causes_are_printed_where_they_are_asked_for() {
         assert_eq!(found, expected, "DAT_DBG_DEST={places}");
     }
 }
+
+#[test]
+fn a_rejection_by_the_program_of_the_peer_is_called_so() {
+    for manager in ["socket", "rdma_cm"] {
+        let output = run(
+            &["rejecting"],
+            &[("DAT_DBG_TYPE", "1"), ("DAT_CM", manager)],
+        );
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        let expected = "refused: the peer's program rejected it";
+        assert!(stdout.contains(expected), "{manager}: {stdout}");
+    }
+}

@@ -8,8 +8,9 @@
 //!
 //! Decision: `docs/decisions/018-fork-invalidates-handles.md`
 
+use core::cell::Cell;
+use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicU32, Ordering};
-use std::cell::RefCell;
 
 use dat_engine::sync::MutexGuard;
 
@@ -18,7 +19,9 @@ use super::arena::Resting;
 
 thread_local! {
     /// The lock of the arena while this thread forks, so that the child gets a consistent arena.
-    static ARENA_GUARD: RefCell<Option<MutexGuard<'static, Resting>>> = const { RefCell::new(None) };
+    /// Has no destructor, since registering one allocates.
+    static ARENA_GUARD: Cell<Option<ManuallyDrop<MutexGuard<'static, Resting>>>> =
+        const { Cell::new(None) };
 }
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -45,15 +48,15 @@ extern "C" fn watch() {
 
 extern "C" fn before() {
     let arena = ARENA.lock();
-    let _ = ARENA_GUARD.try_with(|held| *held.borrow_mut() = Some(arena));
+    ARENA_GUARD.set(Some(ManuallyDrop::new(arena)));
 }
 
 extern "C" fn in_parent() {
-    let _ = ARENA_GUARD.try_with(RefCell::take);
+    drop(ARENA_GUARD.take().map(ManuallyDrop::into_inner));
 }
 
 extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     ARENA.invalidate_all();
-    let _ = ARENA_GUARD.try_with(RefCell::take);
+    drop(ARENA_GUARD.take().map(ManuallyDrop::into_inner));
 }

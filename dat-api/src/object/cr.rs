@@ -84,12 +84,8 @@ impl Cr {
             request_ep,
             request: Mutex::new(None),
         });
+        memory::commit()?;
         ia.publish_own(place, &cr)?;
-        if let Err(error) = memory::commit() {
-            ia.unregister(cr.handle);
-            drop(handle::retire::<Self>(cr.handle, |_| ()));
-            return Err(error.into());
-        }
         *cr.request.lock() = from.take();
         Ok(cr)
     }

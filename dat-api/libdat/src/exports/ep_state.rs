@@ -94,7 +94,7 @@ call!(
     |ep: Pinned<Ep>, soft: DAT_COUNT, hard: DAT_COUNT| ep.set_watermarks(soft, hard)
 );
 
-call!(dat_ep_reset, |ep: Pinned<Ep>| {
+call!(dat_ep_reset, ending, |ep: Pinned<Ep>| {
     // SAFETY: the contract of `exports`: calls on one endpoint take turns.
     unsafe { ep.reset() }
 });

@@ -53,8 +53,9 @@ call!(
         let qualifier = conn_qual.required(Subtype::InvalidArg2)?;
         let place = psp_handle.required(Subtype::InvalidArg5)?;
         let psp = Psp::create_any(&ia.to_arc(), &evd.to_arc(), creator)?;
+        place.set_new(psp.handle(), Psp::free)?;
         qualifier.set(psp.query().qualifier);
-        place.set_new(psp.handle(), Psp::free)
+        Ok(())
     }
 );
 

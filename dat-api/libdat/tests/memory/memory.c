@@ -143,7 +143,7 @@ static void disconnecting(DAT_CLOSE_FLAGS flags)
     ENDING(dat_ep_disconnect(ends[0], flags));
     awaits(connections, DAT_CONNECTION_EVENT_DISCONNECTED);
     awaits(connections, DAT_CONNECTION_EVENT_DISCONNECTED);
-    REFUSABLE(dat_ep_reset(ends[0]));
+    ENDING(dat_ep_reset(ends[0]));
     OK(dat_ep_free(ends[0]));
     OK(dat_ep_free(ends[1]));
 }

@@ -24,7 +24,7 @@ extern bool was_reached;
 void expect(const char *what, int line, DAT_RETURN answer, DAT_RETURN type);
 
 #define OK(call) expect(#call, __LINE__, (call), DAT_SUCCESS)
-#define HOLDS(condition) expect(#condition, __LINE__, (condition) ? DAT_SUCCESS : 1, DAT_SUCCESS)
+#define HOLDS(condition) expect(#condition, __LINE__, (condition) ? DAT_SUCCESS : DAT_INTERNAL_ERROR, DAT_SUCCESS)
 
 /* Calls with the allocation failing. */
 #define FAILING(call) (fail_arm(nth), answer = (call), is_hit = fail_disarm(), was_reached |= is_hit)
@@ -38,6 +38,20 @@ void expect(const char *what, int line, DAT_RETURN answer, DAT_RETURN type);
         FAILING(call);                                                       \
         expect(#call, __LINE__, answer, is_hit ? DAT_INSUFFICIENT_RESOURCES : DAT_SUCCESS); \
         if (is_hit) {                                                        \
+            HOLDS(undone);                                                   \
+            OK(call);                                                        \
+        }                                                                    \
+    } while (0)
+
+/* A call that is refused without an effect, or succeeds: it allocates after its last step that can
+ * be undone. */
+#define EITHER(call, undone)                                                 \
+    do {                                                                     \
+        DAT_RETURN answer;                                                   \
+        bool is_hit;                                                         \
+        FAILING(call);                                                       \
+        if (is_hit && answer != DAT_SUCCESS) {                               \
+            expect(#call, __LINE__, answer, DAT_INSUFFICIENT_RESOURCES);     \
             HOLDS(undone);                                                   \
             OK(call);                                                        \
         }                                                                    \

@@ -8,6 +8,7 @@ use core::panic::AssertUnwindSafe;
 use std::panic::catch_unwind;
 use std::sync::Arc;
 
+use dat_engine::memory;
 use dat_engine::thread::{Calls, Thread};
 use dat_engine::wait::{Blocker, Deadline, SpinBudget, WaitCounters, WaitPolicy, wait};
 
@@ -75,14 +76,19 @@ impl Cno {
             if table.is_over {
                 return Ok(());
             }
-            table.release(&[AGENT]);
             if agent.is_some() {
-                let runner = match table.runner.take() {
-                    Some(runner) => runner,
-                    None => self.start_runner(&new_waiter()?.0)?,
-                };
-                table.queues[AGENT].waiters.push(Arc::clone(&runner.0));
-                table.runner = Some(runner);
+                // It stays for the next agent if this one is refused.
+                if table.runner.is_none() {
+                    table.runner = Some(self.start_runner(&new_waiter()?.0)?);
+                }
+                table.queues[AGENT].waiters.reserve(1);
+            }
+            memory::commit()?;
+            table.release(&[AGENT]);
+            if agent.is_some()
+                && let Some((blocker, _)) = &table.runner
+            {
+                table.queues[AGENT].waiters.push(Arc::clone(blocker));
             }
             // If the agent's thread has armed the EVDs, and has no agent to call any more, another
             // waiter has to arm them.

@@ -30,9 +30,9 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use dat_engine::ControlError;
 use dat_engine::sync::{Condvar, Mutex};
 use dat_engine::wait::{Blocker, ChannelFds, ChannelSet, Source, SpinBudget};
+use dat_engine::{ControlError, memory};
 
 use self::agent::Runner;
 use self::protocol::{BOTH, Table, WAITERS};
@@ -196,6 +196,8 @@ impl Cno {
                     "the CNO is being freed: bind the EVD to another, or to none",
                 ));
             }
+            table.evds.reserve(1);
+            memory::commit()?;
             if let Some(channel) = channel {
                 self.watch(channel, evd)?;
             }
@@ -242,7 +244,7 @@ impl Evd {
         }
         self.bind_cno(cno.map(|cno| cno.handle), false, |channel| match cno {
             Some(cno) => cno.attach(self.handle(), channel),
-            None => Ok(()),
+            None => Ok(memory::commit()?),
         })
     }
 }

@@ -35,6 +35,7 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
+use dat_engine::memory;
 use dat_engine::sync::Mutex;
 use dat_engine::thread::{CancellationDisabled, Thread, leave_pinned_cpus};
 use dat_engine::{
@@ -512,6 +513,7 @@ impl Ep {
     pub fn set_watermarks(&self, soft: i32, hard: i32) -> Result<()> {
         check(soft, Subtype::InvalidArg2)?;
         check(hard, Subtype::InvalidArg3)?;
+        memory::commit()?;
         // Disarms the previous setting.
         self.marks.armed.store(false, Ordering::SeqCst);
         self.marks.soft.store(soft, Ordering::SeqCst);

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use dat_engine::CompletionQueue;
+use dat_engine::{CompletionQueue, memory};
 
 use super::attributes::{self, Request};
 use super::build::{Plan, check_evd, check_zones};
@@ -266,6 +266,7 @@ impl Ep {
         };
         // SAFETY: no post runs at the same time, unless posts take the lock.
         let mut held = unsafe { self.hold() };
+        memory::commit()?;
         held.control.attributes = new.attributes;
         held.poster.configure(&new.attributes, &self.ia);
         let before = connect.map(|new| core::mem::replace(&mut held.control.connect, new));
@@ -384,6 +385,10 @@ impl Ep {
                 return Err(error);
             }
         };
+        if let Err(error) = memory::commit() {
+            drop(held);
+            return Err(error.into());
+        }
         held.control.streams = streams;
         if let Some(connect) = connect {
             held.control.connect = connect;

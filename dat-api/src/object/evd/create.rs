@@ -6,9 +6,9 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
-use dat_engine::AsyncEventKind;
 use dat_engine::sync::{Backoff, Mutex};
 use dat_engine::wait::{Blocker, WaitCounters, WaitPolicy};
+use dat_engine::{AsyncEventKind, memory};
 
 use super::attach::no_memory;
 use super::owner::{CommandResult, poll_completions};
@@ -242,6 +242,7 @@ impl Evd {
             };
             let mut attachments = self.attachments();
             attachments.release_detached(|command| self.posted.is_done(command));
+            memory::commit()?;
             let length = asked.max(attachments.depth());
             match completions {
                 Some(completions) if !self.lower_length(length, completions) => {

@@ -37,6 +37,8 @@ struct ChildList {
     live: HashMap<Handle, Record>,
     /// Those of them that are EVDs.
     evds: HashSet<Handle>,
+    /// Room for all of them, for [`Children::close`], which needs no memory.
+    left: Vec<Remaining>,
     /// The counters of freed objects.
     past: Counters,
 }
@@ -70,9 +72,14 @@ impl Children {
             return Err(stale::<Ia>());
         }
         let fallible = memory::Call::fallible();
-        let room = state.live.try_reserve(1).and(state.evds.try_reserve(1));
+        let count = state.live.len() + 1;
+        let room = state.live.try_reserve(1);
+        let room =
+            room.and(state.evds.try_reserve(1)).is_ok() && state.left.try_reserve(count).is_ok();
         drop(fallible);
-        room.map_err(|_| exhausted())?;
+        if !room {
+            return Err(exhausted());
+        }
         // Under the lock: a close finds the object listed and live, or the object is not published
         // at all.
         let handle = place.publish(Arc::clone(object));
@@ -148,15 +155,13 @@ impl Children {
         }
         state.closed = true;
         state.evds.clear();
-        let mut left: Vec<Remaining> = state
-            .live
-            .drain()
-            .map(|(handle, record)| Remaining {
-                kind: record.kind,
-                handle,
-                upcalls: record.upcalls,
-            })
-            .collect();
+        let ChildList { live, left, .. } = &mut *state;
+        left.extend(live.drain().map(|(handle, record)| Remaining {
+            kind: record.kind,
+            handle,
+            upcalls: record.upcalls,
+        }));
+        let mut left = core::mem::take(left);
         left.sort_unstable_by_key(|one| (place_of(one.kind), one.handle));
         Ok(left)
     }

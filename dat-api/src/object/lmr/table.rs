@@ -157,7 +157,9 @@ impl Table {
     /// Stores an LMR in a row and returns its context; `None` if no row is left.
     fn insert(&self, contents: &Contents) -> Option<u32> {
         let mut free = self.free.lock();
-        let is_fresh = free.used <= CAPACITY && free.resting < self.rest;
+        let is_fresh = free.used <= CAPACITY
+            && free.resting < self.rest
+            && self.chunk(free.used as usize / CHUNK).is_some();
         let number = if is_fresh {
             free.used
         } else if free.resting > 0 {

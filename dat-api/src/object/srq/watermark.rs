@@ -16,7 +16,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 
-use dat_engine::AsyncEventKind;
+use dat_engine::{AsyncEventKind, memory};
 
 use super::Srq;
 use crate::error::{DatError, Result};
@@ -82,6 +82,7 @@ impl Srq {
                     format!("invalid low watermark {watermark}: expected 0 to {most}"),
                 )
             })?;
+        memory::commit()?;
         // Disarms the previous setting.
         self.arm(0);
         // Receives taken before count now.
