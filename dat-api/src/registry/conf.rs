@@ -366,7 +366,7 @@ impl fmt::Display for Entry {
 
 /// Writes a field, in quotes where it needs them.
 fn quote(f: &mut fmt::Formatter<'_>, field: &str) -> fmt::Result {
-    let plain = |c: char| !c.is_ascii_whitespace() && !matches!(c, '"' | '#' | '\\');
+    let plain = |c: char| !c.is_ascii_whitespace() && !matches!(c, '"' | '#' | '\\' | '\u{feff}');
     if !field.is_empty() && field.chars().all(plain) {
         return f.write_str(field);
     }

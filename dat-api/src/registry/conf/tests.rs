@@ -231,6 +231,14 @@ fn field() -> impl Strategy<Value = String> {
     ]
 }
 
+/// Plain at the beginning of a file, it would be skipped.
+#[test]
+fn a_name_that_begins_with_a_byte_order_mark_is_written_in_quotes() {
+    let name = "\u{feff}x".to_owned();
+    let entry = Entry { name, ..only(LINE) };
+    assert_eq!(only(&entry.to_string()), entry);
+}
+
 fn entry() -> impl Strategy<Value = Entry> {
     let id = "[^\n\0.]{1,8}";
     let named = (field(), field()).prop_filter("not empty", |(name, library)| {
