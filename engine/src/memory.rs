@@ -206,7 +206,7 @@ unsafe impl GlobalAlloc for Reserve {
             take(wanted)
         };
         if !got.is_null() {
-            // SAFETY: two allocations, of at least so many bytes each; the old one ends here.
+            // SAFETY: two allocations, both at least as long as the copy; the old one ends here.
             unsafe {
                 ptr::copy_nonoverlapping(at, got, layout.size().min(size));
                 self.dealloc(at, layout);

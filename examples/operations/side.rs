@@ -50,7 +50,7 @@ pub(crate) enum Failure {
 /// What a side waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaited {
-    /// A connection request of this program; so many of other programs were rejected.
+    /// A connection request of this program. `rejected` counts those of other programs.
     Request {
         rejected: usize,
     },
