@@ -8,7 +8,8 @@
 //! | `cli` | the commands, and what each of them calls |
 //! | `lat`, `bw`, `cost`, `wake`, `scale`, `compare`, `devices`, `diff` | the commands (`bw` also `rate`), each with its options and help |
 //! | `page` | the command `report`: one HTML page of result files |
-//! | `ends` | connected ends, through every API; client and server |
+//! | `runs` | runs with two sides, in one process or in two |
+//! | `ends` | connected ends, through every API |
 //! | `worker` | worker processes, whose instructions are counted |
 //! | `report` | the output of the commands: text, JSON and the files made from it |
 //! | `charts` | which figures are plotted over what |
@@ -56,6 +57,7 @@ mod page;
 mod plot;
 mod report;
 mod results;
+mod runs;
 mod scale;
 mod select;
 mod stats;

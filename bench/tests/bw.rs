@@ -130,13 +130,14 @@ fn sends_with_small_and_uneven_depths_are_all_taken() {
 fn two_processes_measure_every_operation() {
     libdat();
     for (operation, api) in OPERATIONS.iter().zip(["engine", "rust", "c"]) {
-        for more in ["-q 2", "-b"] {
+        for (more, sent) in [("-q 2", 440), ("-b", 220)] {
             let words = format!("-o {operation} --api {api} -s 2000 -n 200 --warmup 20 {more}");
             let (server, port) = server_of("bw", "bw-pair", &words);
             let words = format!("bw {words} -p {port} localhost");
             let client = run(emulated("bw-pair", &words)).expect(0, &["EMULATED"]);
             check_row(&client, 2000, 400, true);
-            server.end().expect(0, &["finished messages of 2000 bytes"]);
+            let said = format!("finished {sent} messages of 2000 bytes through api {api}");
+            server.end().expect(0, &[&said]);
         }
     }
     // Small depths, where each side waits for the other's receives.

@@ -6,9 +6,9 @@ use std::time::Duration;
 use dat_engine::Status;
 
 use super::flow::Flow;
-use super::loopback::Loopback;
 use super::meter::Meter;
 use super::side::Side;
+use super::sides;
 use crate::clock::Clock;
 use crate::ends::memory_end::{Break, MemoryEnd, MemoryLink, SIZE, failed, memory_pair};
 use crate::ends::{Stop, Watchdog};
@@ -29,7 +29,13 @@ struct Shape {
     both: bool,
 }
 
-fn connected(operation: Operation, shape: Shape) -> Loopback<MemoryEnd> {
+/// Two connected sides.
+struct Both {
+    near: Side<MemoryEnd>,
+    far: Side<MemoryEnd>,
+}
+
+fn connected(operation: Operation, shape: Shape) -> Both {
     let receives = match operation {
         Operation::Send => shape.receives,
         Operation::Write | Operation::Read => 0,
@@ -51,7 +57,7 @@ fn connected(operation: Operation, shape: Shape) -> Loopback<MemoryEnd> {
         receives,
     };
     let is_send = operation == Operation::Send;
-    Loopback {
+    Both {
         near: side(near, is_send && shape.both),
         far: side(far, is_send),
     }
@@ -61,15 +67,11 @@ fn meter(duration: u64) -> Meter {
     Meter::new(Clock::monotonic(), duration, None)
 }
 
-fn phase(
-    of: &mut Loopback<MemoryEnd>,
-    messages: u64,
-    both: bool,
-    duration: u64,
-) -> Result<[Transfer; 2], Stop> {
+fn phase(of: &mut Both, messages: u64, both: bool, duration: u64) -> Result<[Transfer; 2], Stop> {
     let theirs = if both { messages } else { 0 };
     let mut watchdog = Watchdog::new(LIMIT, None);
-    of.phase((messages, theirs), || meter(duration), &mut watchdog)
+    let both = [&mut of.near, &mut of.far];
+    sides::phase(both, (messages, theirs), || meter(duration), &mut watchdog)
 }
 
 const SHAPE: Shape = Shape {

@@ -1,42 +1,43 @@
-//! `dat-bench bw` and `dat-bench rate`: bandwidth and message rate.
+//! `dat-bench bw` and `dat-bench rate`: bandwidth and message rate. A module names only those
+//! below it in this table.
 //!
-//! ```text
-//! run              options → device → interfaces → loopback, client or server → report
-//! plan             depths, lists, sizes, rounds
-//! interface        the measured interfaces as trait objects
-//! loopback pair    both sides in one process; in two, with the control connection
-//! side             the measuring loop: turns of all endpoints of a side
-//! flow queue       one endpoint: posting, taking, flow control; its send queue
-//! meter            from the first post to the last completion; the peak
-//! outcome report   the results of a case; table and JSON
-//! ```
-//!
-//! The connections are those of `crate::ends`.
+//! | module | contents |
+//! |---|---|
+//! | `loop_tests` | the loop over links in memory |
+//! | `report` | table and JSON |
+//! | `sides` | the passes between two sides, in one process or in two |
+//! | `outcome` | the results of a case |
+//! | `side` | one side: the turns of all its endpoints |
+//! | `flow` | one endpoint: posting, taking, flow control |
+//! | `queue` | the send queue of an endpoint |
+//! | `plan` | depths, lists, sizes, rounds |
+//! | `meter` | from the first post to the last completion; the peak |
+//! | `pass` | one uninterrupted measurement, and what it records |
+//! | `options` | options and help |
 
 mod flow;
-mod interface;
 #[cfg(test)]
 mod loop_tests;
-mod loopback;
 mod meter;
 pub(crate) mod options;
 mod outcome;
-mod pair;
+mod pass;
 mod plan;
 mod queue;
 mod report;
 mod side;
+mod sides;
 
-use crate::bw::options::{BwArgs, Throughput};
-use crate::ends::{self, Needs};
+use self::options::{BwArgs, Throughput};
+use self::outcome::Outcome;
+use self::plan::Plan;
+use self::report::Conditions;
+use crate::ends::Needs;
 use crate::failure::Failure;
 use crate::report::fit::fit;
-use crate::report::{Files, Progress, Reliability, reliability};
-use crate::{interrupt, output, results};
-
-use self::interface::{LocalPair, RemoteSide};
-use self::outcome::Outcome;
-use self::plan::{Pass, Plan};
+use crate::report::{Files, Reliability, reliability};
+use crate::runs::{self, Measured, Sides};
+use crate::{output, results};
 
 /// Runs one of the two commands. Prints the result of each size when it is measured.
 pub(crate) fn run(what: Throughput, args: &BwArgs) -> Result<(), Failure> {
@@ -46,47 +47,21 @@ pub(crate) fn run(what: Throughput, args: &BwArgs) -> Result<(), Failure> {
         largest: args.sizes(what).into_iter().max().unwrap_or(1),
         endpoints: args.endpoints,
     };
-    let opened = ends::open(&args.run, &needs)?;
-    let plan = Plan::new(args, what, &opened)?;
+    let opened = runs::open(&args.run, &needs)?;
+    let mut plan = Plan::new(args, what, &opened.device_port, opened.listen)?;
     if args.run.is_server() {
-        return pair::serve(&opened, &plan, args);
+        return runs::serve(&opened, &mut plan, &args.run);
     }
     // Connects before it prints the head of the table.
-    let mut sides = Sides::connect(
-        &opened.interfaces,
-        &plan,
-        &plan.options(),
-        &args.run,
-        plan.setup.timeout,
-    )?;
-    let conditions = plan.conditions(args, &opened);
+    let sides = Sides::connect(&opened.interfaces, &mut plan, &args.run)?;
+    let conditions = Conditions::of(&plan, opened.conditions(&plan.common, &args.run));
     let head = format!(
         "{}\n{}",
         fit(&conditions.to_string()),
         report::header(&conditions)
     );
-    let progress = Progress::begin(head, plan.amount.sizes.len())?;
-    interrupt::catch();
-    let mut outcomes = Vec::new();
-    let mut ended = Ok(());
-    for &size in &plan.amount.sizes {
-        let (measured, result) = measure(&mut sides, size, &plan, args.moderation(size));
-        let shown = match measured.is_empty() {
-            true => Ok(()),
-            false => progress.rows(&report::rows(&measured, &conditions)),
-        };
-        outcomes.extend(measured);
-        ended = result.and(shown);
-        if ended.is_err() {
-            break;
-        }
-    }
-    // A call that Ctrl-C interrupted may have failed for that reason.
-    if let Err(failure) = interrupt::check() {
-        sides.abort(&failure);
-        ended = Err(failure);
-    }
-    progress.end();
+    let rows = |outcomes: &[Outcome]| report::rows(outcomes, &conditions);
+    let Measured { outcomes, ended } = runs::measure(sides, &plan, head, rows)?;
     if outcomes.is_empty() {
         return ended;
     }
@@ -102,34 +77,4 @@ pub(crate) fn run(what: Throughput, args: &BwArgs) -> Result<(), Failure> {
     ended.and(finished)?;
     results::require(&json, &args.fail_if)?;
     reliability::require(args.run.strict, &judged)
-}
-
-/// The connected sides of every interface.
-type Sides = ends::Sides<Box<dyn LocalPair>, Box<dyn RemoteSide>>;
-
-/// Measures one size through every interface, in turns. Returns the results that
-/// have rounds, also after a failure.
-fn measure(
-    sides: &mut Sides,
-    size: u32,
-    plan: &Plan,
-    moderation: u32,
-) -> (Vec<Outcome>, Result<(), Failure>) {
-    let new = |&api| Outcome::new(size, api);
-    let mut outcomes: Vec<Outcome> = plan.amount.apis.iter().map(new).collect();
-    let mut passes = plan.amount.passes();
-    let ended = passes.try_for_each(|(round, turn)| {
-        interrupt::check()?;
-        let pass = Pass { size, round };
-        let recording = match sides {
-            Sides::Local(both) => both[turn].measure(pass, plan, moderation),
-            Sides::Remote(connection) => {
-                connection.run(|sides, peer| sides[turn].run(pass, plan, moderation, peer))
-            }
-        }?;
-        outcomes[turn].add(&recording);
-        Ok(())
-    });
-    outcomes.retain(Outcome::has_rounds);
-    (outcomes, ended)
 }

@@ -1,6 +1,6 @@
 //! The results of one size and interface, in all rounds.
 
-use super::interface::Recording;
+use super::pass::Recording;
 use crate::exchange::Transfer;
 use crate::noise::{Noise, Waiting};
 use crate::options::Api;
@@ -42,10 +42,6 @@ impl Outcome {
                 sum.peak_picoseconds = side.peak_picoseconds;
             }
         }
-    }
-
-    pub(super) fn has_rounds(&self) -> bool {
-        !self.round_rates.is_empty()
     }
 
     /// Returns the number of measured messages of both sides.
@@ -115,14 +111,13 @@ mod tests {
     #[test]
     fn the_average_is_all_messages_by_all_time_and_both_directions_are_added() {
         let mut outcome = Outcome::new(1000, Api::Engine);
-        assert!(!outcome.has_rounds());
         for (near, far) in [
             (transfer(10, 10, (5, 4)), transfer(10, 20, (2, 2))),
             (transfer(10, 30, (3, 1)), transfer(10, 20, (1, 2))),
         ] {
             outcome.add(&Recording {
                 sides: vec![near, far],
-                noise: Noise::default(),
+                ..Recording::default()
             });
         }
         // 20 in 40 µs each.
@@ -142,7 +137,7 @@ mod tests {
         let mut outcome = Outcome::new(1, Api::C);
         outcome.add(&Recording {
             sides: vec![transfer(1, 1, (1, 1)), transfer(1, 1, (0, 0))],
-            noise: Noise::default(),
+            ..Recording::default()
         });
         assert_eq!(outcome.peak_rate(), None);
     }

@@ -5,8 +5,9 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::options::Throughput;
 use super::outcome::{Outcome, average};
-use crate::bw::options::Throughput;
+use super::plan::Plan;
 use crate::options::Operation;
 use crate::report::RunConditions;
 use crate::report::document::{document, object};
@@ -32,6 +33,20 @@ pub(super) struct Conditions {
 }
 
 impl Conditions {
+    /// `run` are those of every run with two sides.
+    pub(super) fn of(plan: &Plan, run: RunConditions) -> Self {
+        let moderation = |&size| plan.args.moderation(size).min(run.tx_depth);
+        Self {
+            command: plan.what,
+            both: plan.args.both,
+            endpoints: plan.args.endpoints,
+            list: plan.args.list,
+            moderation: plan.common.amount.sizes.first().map_or(1, moderation),
+            gigabits: plan.args.gigabits,
+            run,
+        }
+    }
+
     /// Returns the unit of bandwidth in the table, and its bytes per second.
     fn unit(&self) -> (&'static str, f64) {
         match self.gigabits {

@@ -2,7 +2,9 @@
 
 use super::flow::Flow;
 use super::meter::Meter;
+use super::pass::Pass;
 use crate::ends::{End, Stop, Watchdog};
+use crate::failure::Failure;
 
 /// The endpoints of one side.
 pub(super) struct Side<E: End> {
@@ -18,6 +20,20 @@ pub(super) struct Sending {
 }
 
 impl<E: End> Side<E> {
+    /// Prepares the memory and the counters of all endpoints for a pass with post lists of this
+    /// length.
+    pub(super) fn prepare(&mut self, pass: Pass, list: u32) {
+        for flow in &mut self.flows {
+            flow.link.prepare(pass.size);
+            flow.reset(pass.size, list, pass.moderation);
+        }
+    }
+
+    /// Compares the bytes that have arrived at all endpoints with those sent.
+    pub(super) fn verify(&self) -> Result<(), Failure> {
+        self.flows.iter().try_for_each(|flow| flow.link.verify())
+    }
+
     /// Begins a phase, in which each endpoint posts this many messages, or as many as
     /// the meter's time allows.
     pub(super) fn begin(&mut self, messages: u64, mut meter: Meter) -> Sending {

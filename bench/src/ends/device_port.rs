@@ -76,7 +76,7 @@ impl DevicePort {
     }
 
     /// Returns what can be asked of a queue pair of the port.
-    pub(super) fn probe(&self) -> Probe {
+    pub(crate) fn probe(&self) -> Probe {
         Probe {
             device: self.device.clone(),
             port: self.port.number,

@@ -3,7 +3,7 @@
 //! processes; on iWARP they connect through rdma_cm ([`rdma_cm`]).
 
 mod end;
-pub(super) mod rdma_cm;
+pub(crate) mod rdma_cm;
 
 use dat_engine::{
     Access, Completion, ConnectOptions, CqOptions, Device, Endpoint, EndpointAddress,

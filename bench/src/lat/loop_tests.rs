@@ -5,19 +5,17 @@ use std::time::Duration;
 
 use dat_engine::Status;
 
-use super::kind::Kind;
+use super::closed::{self, OtherSide, Remote, Responder};
+use super::messages::{Writes, with_messages};
 use super::meter::Meter;
-use super::open::{self, Schedule};
-use super::plan::Recording;
-use super::side::{OtherSide, Remote, Side};
-use super::{read, send, write};
+use super::open;
+use super::pass::{Kind, Recording, Schedule};
+use super::side::Side;
 use crate::clock::Clock;
 use crate::ends::memory_end::{Break, MemoryEnd, SIZE, failed, memory_pair};
 use crate::ends::{Stop, Watchdog};
-use crate::noise::Noise;
 use crate::options::Operation;
 use crate::report::{Goal, Method};
-use crate::stats::pace::Pace;
 use crate::stats::{Reported, Samples};
 
 const POLLED: Kind = Kind::Write(Method::LastByte);
@@ -32,7 +30,7 @@ fn pair(kind: Kind, depth: u32) -> (Side<MemoryEnd>, Side<MemoryEnd>) {
     };
     let side = |link| {
         let mut side = Side::new(link, depth);
-        side.set_size(SIZE);
+        side.prepare(SIZE);
         side
     };
     let (one, two) = memory_pair(operation, queue);
@@ -61,31 +59,15 @@ fn run(
     let mut samples = Samples::new(&clock, Reported::HalfRoundTrip);
     let mut meter = Meter::new(clock, Goal::Iterations(1000), 100, &mut samples);
     let (near, watchdog, mut answered) = (&mut near, &mut short_watchdog(), 0);
-    match kind {
-        Kind::Send if answers => {
-            let mut far = send::Responder {
-                side: &mut far,
-                watchdog: short_watchdog(),
-                answered: 0,
-            };
-            send::measure(near, &mut far, &mut meter, watchdog)?;
+    with_messages!(kind, M => {
+        let mut far = Responder::<M, _>::new(&mut far, short_watchdog());
+        if answers {
+            closed::measure::<M, _>(near, &mut far, &mut meter, watchdog)?;
             answered = far.answered;
+        } else {
+            closed::measure::<M, _>(near, &mut Remote, &mut meter, watchdog)?;
         }
-        POLLED if answers => {
-            let mut far = write::Responder::<_, false>::new(&mut far, short_watchdog());
-            write::measure::<_, false>(near, &mut far, &mut meter, watchdog)?;
-            answered = far.answered;
-        }
-        BEHIND if answers => {
-            let mut far = write::Responder::<_, true>::new(&mut far, short_watchdog());
-            write::measure::<_, true>(near, &mut far, &mut meter, watchdog)?;
-            answered = far.answered;
-        }
-        Kind::Send => send::measure(near, &mut Remote, &mut meter, watchdog)?,
-        POLLED => write::measure::<_, false>(near, &mut Remote, &mut meter, watchdog)?,
-        BEHIND => write::measure::<_, true>(near, &mut Remote, &mut meter, watchdog)?,
-        Kind::Read => read::measure(near, &mut meter, watchdog)?,
-    }
+    });
     let sent = meter.round_trips();
     Ok((samples.count(), sent, answered))
 }
@@ -138,7 +120,7 @@ fn a_lost_message_ends_the_run_after_the_timeout() {
 #[test]
 fn a_responder_sends_nothing_before_a_message() {
     let (_near, mut far) = pair(POLLED, 1);
-    let mut far = write::Responder::<_, false>::new(&mut far, short_watchdog());
+    let mut far = Responder::<Writes<false>, _>::new(&mut far, short_watchdog());
     assert_eq!(far.step(), Ok(false));
     assert_eq!(far.answered, 0);
 }
@@ -146,7 +128,7 @@ fn a_responder_sends_nothing_before_a_message() {
 #[test]
 fn a_responder_waits_for_the_send_behind_a_write() {
     let (mut near, mut far) = pair(BEHIND, 1);
-    let mut far = write::Responder::<_, true>::new(&mut far, short_watchdog());
+    let mut far = Responder::<Writes<true>, _>::new(&mut far, short_watchdog());
     near.link.write_sequence(1);
     near.link.post(false).unwrap();
     // The byte is there, and is not looked at.
@@ -160,7 +142,7 @@ fn a_responder_waits_for_the_send_behind_a_write() {
 #[test]
 fn a_send_that_overtakes_its_write_ends_the_run() {
     let (mut near, mut far) = pair(BEHIND, 1);
-    let mut far = write::Responder::<_, true>::new(&mut far, short_watchdog());
+    let mut far = Responder::<Writes<true>, _>::new(&mut far, short_watchdog());
     near.link.post_empty(true).unwrap();
     assert_eq!(far.step(), Err(Stop::Overtaken));
 }
@@ -181,12 +163,7 @@ fn on_schedule(
     }
     let clock = Clock::monotonic();
     let samples = || Samples::new(&clock, Reported::FullRoundTrip);
-    let mut recording = Recording {
-        samples: samples(),
-        service: samples(),
-        pace: Pace::default(),
-        noise: Noise::default(),
-    };
+    let mut recording = Recording::new(samples);
     let schedule = Schedule {
         clock,
         interval,
@@ -194,31 +171,12 @@ fn on_schedule(
         limit,
     };
     let watchdog = &mut short_watchdog();
-    let (side, run) = (&mut far, &mut recording);
-    let sent = match kind {
-        Kind::Send => {
-            let mut far = send::Responder {
-                side,
-                watchdog: short_watchdog(),
-                answered: WARMED,
-            };
-            open::measure(&mut near, &mut far, kind, &schedule, WARMED, run, watchdog)
-        }
-        POLLED => {
-            let mut far = write::Responder::<_, false>::new(side, short_watchdog());
-            far.answered = WARMED;
-            open::measure(&mut near, &mut far, kind, &schedule, WARMED, run, watchdog)
-        }
-        BEHIND => {
-            let mut far = write::Responder::<_, true>::new(side, short_watchdog());
-            far.answered = WARMED;
-            open::measure(&mut near, &mut far, kind, &schedule, WARMED, run, watchdog)
-        }
-        Kind::Read => {
-            let far = &mut Remote;
-            open::measure(&mut near, far, kind, &schedule, WARMED, run, watchdog)
-        }
-    }?;
+    let sent = with_messages!(kind, M => {
+        let mut far = Responder::<M, _>::new(&mut far, short_watchdog());
+        far.answered = WARMED;
+        let run = &mut recording;
+        open::measure::<M, _>(&mut near, &mut far, &schedule, WARMED, run, watchdog)
+    })?;
     Ok((recording, sent))
 }
 

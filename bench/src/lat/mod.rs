@@ -1,49 +1,40 @@
-//! `dat-bench lat`: ping-pong latency.
+//! `dat-bench lat`: ping-pong latency. A module names only those below it in this table.
 //!
-//! ```text
-//! run                     options → device → interfaces → loopback, client or server → report
-//! kind                    what messages are exchanged, and how a write is noticed
-//! plan meter              sizes, rounds and turns of the interfaces; sampling
-//! interface               the measured interfaces as trait objects
-//! loopback pair           both sides in one process; in two, with the control connection
-//! pass                    one pass of the measuring side
-//! send write read open    the measuring loops, one per file
-//! side credits            used by the loops: one side, its send queue's credits
-//! ```
-//!
-//! The connections are those of `crate::ends`.
+//! | module | contents |
+//! |---|---|
+//! | `loop_tests` | the loops over links in memory |
+//! | `sides` | the passes between two sides, in one process or in two |
+//! | `open` | the open loop: messages on schedule |
+//! | `closed` | the closed loop, and the responder |
+//! | `messages` | how the messages of each kind are posted, and their arrival noticed |
+//! | `side` | one side: a link, and its send queue's credits |
+//! | `credits` | which requests are signalled |
+//! | `plan` | sizes, rounds and turns of the interfaces |
+//! | `meter` | warm-up, samples, and the end |
+//! | `pass` | one uninterrupted measurement: what it exchanges and records |
+//! | `options` | options and help |
 
+mod closed;
 mod credits;
-mod interface;
-mod kind;
 #[cfg(test)]
 mod loop_tests;
-mod loopback;
+mod messages;
 mod meter;
 mod open;
 pub(crate) mod options;
-mod pair;
 mod pass;
 mod plan;
-mod read;
-mod send;
 mod side;
-mod write;
+mod sides;
 
-use crate::ends::{self, Needs};
+use self::options::LatArgs;
+use self::plan::Plan;
+use crate::ends::Needs;
 use crate::failure::Failure;
-use crate::lat::options::LatArgs;
-use crate::noise::Noise;
 use crate::report::fit::fit;
-use crate::report::{
-    self, Columns, Conditions, Distribution, Files, Open, Outcome, Progress, Reliability,
-    reliability,
-};
-use crate::stats::pace::Pace;
-use crate::{interrupt, output, results};
-
-use self::interface::{LocalPair, RemoteSide};
-use self::plan::{Pass, Plan};
+use crate::report::{self, Columns, Conditions, Files, Outcome, Reliability, reliability};
+use crate::runs::{self, Measured, Sides};
+use crate::{output, results};
 
 /// Runs the command. Prints the result of each size when it is measured.
 pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
@@ -57,22 +48,15 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
         largest: args.sizes().into_iter().max().unwrap_or(1),
         endpoints: 1,
     };
-    let opened = ends::open(&args.run, &needs)?;
+    let opened = runs::open(&args.run, &needs)?;
     let mut plan = Plan::new(args);
-    plan.fit_to_device(&opened, args)?;
+    plan.fit_to_device(&opened.device_port, opened.listen, args)?;
     if args.run.is_server() {
-        return pair::serve(&opened, &plan, args);
+        return runs::serve(&opened, &mut plan, &args.run);
     }
     // Connects before it prints the head of the table.
-    let mut sides = Sides::connect(
-        &opened.interfaces,
-        &plan,
-        &plan.options(),
-        &args.run,
-        plan.setup.timeout,
-    )?;
-    plan.arrival = kind::arrival(&mut sides, &plan, args)?;
-    let conditions = plan.conditions(&opened, &args.run);
+    let sides = Sides::connect(&opened.interfaces, &mut plan, &args.run)?;
+    let conditions = plan.conditions(opened.conditions(&plan.common, &args.run));
     let columns = Columns {
         rates: conditions.is_open(),
         apis: conditions.run.has_several_apis(),
@@ -82,16 +66,8 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
         fit(&conditions.to_string()),
         report::header(columns)
     );
-    let progress = Progress::begin(head, plan.amount.sizes.len() * plan.rates.len())?;
-    interrupt::catch();
-    let mut outcomes = Vec::new();
-    let mut ended = measure_all(&mut sides, &plan, columns, &progress, &mut outcomes);
-    // A call that Ctrl-C interrupted may have failed for that reason.
-    if let Err(failure) = interrupt::check() {
-        sides.abort(&failure);
-        ended = Err(failure);
-    }
-    progress.end();
+    let rows = |outcomes: &[Outcome]| report::rows(outcomes, columns);
+    let Measured { outcomes, ended } = runs::measure(sides, &plan, head, rows)?;
     if outcomes.is_empty() {
         return ended;
     }
@@ -106,28 +82,6 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
     ended.and(finished)?;
     results::require(&json, &args.fail_if)?;
     reliability::require(args.run.strict, &judged(&conditions, &outcomes))
-}
-
-/// Measures all cases. Adds to `outcomes` what was measured, also before a failure.
-fn measure_all(
-    sides: &mut Sides,
-    plan: &Plan,
-    columns: Columns,
-    progress: &Progress,
-    outcomes: &mut Vec<Outcome>,
-) -> Result<(), Failure> {
-    for &size in &plan.amount.sizes {
-        for &rate in &plan.rates {
-            let (measured, ended) = measure(sides, size, rate, plan);
-            let shown = match measured.is_empty() {
-                true => Ok(()),
-                false => progress.rows(&report::rows(&measured, columns)),
-            };
-            outcomes.extend(measured);
-            ended.and(shown)?;
-        }
-    }
-    Ok(())
 }
 
 fn judged<'a>(conditions: &Conditions, outcomes: &'a [Outcome]) -> Vec<Reliability<'a>> {
@@ -157,68 +111,6 @@ fn cases(args: &LatArgs) -> Vec<Vec<String>> {
         }
     }
     cases
-}
-
-/// The connected sides of every interface.
-type Sides = ends::Sides<Box<dyn LocalPair>, Box<dyn RemoteSide>>;
-
-/// Measures one size at one rate through every interface, in turns. Returns the
-/// results that have samples, also after a failure.
-fn measure(
-    sides: &mut Sides,
-    size: u32,
-    rate: Option<f64>,
-    plan: &Plan,
-) -> (Vec<Outcome>, Result<(), Failure>) {
-    let new = |&api| Outcome {
-        size,
-        api,
-        open: rate.map(|rate| Open {
-            rate,
-            service: Distribution::new(plan.samples()),
-            pace: Pace::default(),
-        }),
-        times: Distribution::new(plan.samples()),
-        noise: Noise::default(),
-        verified: true,
-    };
-    let mut outcomes: Vec<Outcome> = plan.amount.apis.iter().map(new).collect();
-    let mut recording = plan.recording();
-    let mut pass = |turn: usize, round| {
-        interrupt::check()?;
-        recording.clear();
-        let pass = Pass {
-            size,
-            round,
-            rate,
-            kind: plan.kind(plan.arrival),
-        };
-        match sides {
-            Sides::Local(both) => both[turn].measure(pass, plan, &mut recording),
-            Sides::Remote(connection) => {
-                connection.run(|sides, peer| sides[turn].measure(pass, plan, peer, &mut recording))
-            }
-        }?;
-        tracing::debug!(
-            size,
-            round,
-            turn,
-            samples = recording.samples.count(),
-            "measured"
-        );
-        let outcome = &mut outcomes[turn];
-        outcome.times.add(&recording.samples);
-        outcome.noise.add(&recording.noise);
-        if let Some(open) = &mut outcome.open {
-            open.service.add(&recording.service);
-            open.pace.add(&recording.pace);
-        }
-        Ok(())
-    };
-    let mut passes = plan.amount.passes();
-    let ended = passes.try_for_each(|(round, turn)| pass(turn, round));
-    outcomes.retain(|outcome| outcome.times.samples.count() > 0);
-    (outcomes, ended)
 }
 
 /// Returns the text below the table.

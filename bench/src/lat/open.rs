@@ -12,53 +12,26 @@
 //! as it would delay the requests of independent users. The clock is read once
 //! in each turn of the loop.
 
-use super::kind::Kind;
-use super::plan::Recording;
-use super::side::{OtherSide, Side};
-use super::write;
-use crate::clock::Clock;
+use super::closed::OtherSide;
+use super::messages::Messages;
+use super::pass::{Recording, Schedule};
+use super::side::Side;
 use crate::ends::{End, Stop, Watchdog};
-use crate::report::Method;
 use crate::stats::pace::Pace;
-
-/// The schedule of one round.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Schedule {
-    pub(super) clock: Clock,
-    /// Ticks between two messages.
-    pub(super) interval: f64,
-    /// Number of messages.
-    pub(super) count: u64,
-    /// Ticks after which no more messages are sent.
-    pub(super) limit: u64,
-}
-
-impl Schedule {
-    /// Returns when message `number` is due, in ticks from the beginning.
-    #[inline(always)]
-    fn due(&self, number: u64) -> u64 {
-        (number as f64 * self.interval) as u64
-    }
-}
 
 /// Sends the messages of the schedule, and records response and service times.
 /// `warmed` is the number of messages that the warm-up has exchanged. Returns the
 /// number of messages.
-pub(super) fn measure<E: End>(
+pub(super) fn measure<M: Messages, E: End>(
     side: &mut Side<E>,
     other_side: &mut impl OtherSide,
-    kind: Kind,
     schedule: &Schedule,
     warmed: u64,
     recording: &mut Recording,
     watchdog: &mut Watchdog<'_>,
 ) -> Result<u64, Stop> {
     let clock = schedule.clock;
-    // The answer to a write is one byte of memory, which shows the last one only.
-    let most = match kind {
-        Kind::Write(_) => 1,
-        Kind::Send | Kind::Read => side.depth() as usize,
-    };
+    let most = M::MOST_IN_FLIGHT.min(side.depth() as usize);
     // When each message in flight was due and sent.
     let mut flights = vec![(0, 0); most];
     let (mut sent, mut answered, mut count) = (0u64, 0u64, schedule.count);
@@ -75,7 +48,7 @@ pub(super) fn measure<E: End>(
                 continue;
             }
             flights[sent as usize % most] = (due, now);
-            send(side, kind, warmed + sent + 1)?;
+            M::post(side, warmed + sent + 1)?;
             sent += 1;
             let lag = now.wrapping_sub(due);
             due = begin.wrapping_add(schedule.due(sent));
@@ -89,21 +62,16 @@ pub(super) fn measure<E: End>(
             }
             continue;
         }
-        if answer(side, kind, warmed + answered + 1)? {
+        if M::has_arrived(side, warmed + answered + 1)? {
             let now = clock.now();
             let (due, sent) = flights[answered as usize % most];
             recording.samples.record(now.wrapping_sub(due));
             recording.service.record(now.wrapping_sub(sent));
             answered += 1;
             watchdog.reset();
-        } else if kind == Kind::Read {
-            // Completions are answers here, which `after_empty_poll` would take.
-            if watchdog.tick() {
-                watchdog.check()?;
-            }
         } else {
             other_side.step()?;
-            side.after_empty_poll(watchdog)?;
+            M::after_empty_poll(side, watchdog)?;
         }
     }
     pace.due = schedule.count;
@@ -112,30 +80,4 @@ pub(super) fn measure<E: End>(
     recording.pace = pace.in_nanoseconds(clock.nanoseconds_per_tick());
     side.drain(watchdog)?;
     Ok(sent)
-}
-
-/// Posts a message. `number` counts from 1.
-#[inline(always)]
-fn send<E: End>(side: &mut Side<E>, kind: Kind, number: u64) -> Result<(), Stop> {
-    match kind {
-        Kind::Send => side.post(),
-        // Both sides use the low byte of the number.
-        Kind::Write(Method::LastByte) => write::post::<E, false>(side, number as u8),
-        Kind::Write(Method::SendBehind) => write::post::<E, true>(side, number as u8),
-        Kind::Read => Ok(side.link.post(true)?),
-    }
-}
-
-/// Takes the answer to a message, if it has arrived.
-#[inline(always)]
-fn answer<E: End>(side: &mut Side<E>, kind: Kind, number: u64) -> Result<bool, Stop> {
-    match kind {
-        Kind::Send => side.receive(),
-        Kind::Write(Method::LastByte) => write::has_arrived::<E, false>(side, number as u8),
-        Kind::Write(Method::SendBehind) => write::has_arrived::<E, true>(side, number as u8),
-        Kind::Read => match side.link.await_sent() {
-            Some(done) => side.expect_size(done).map(|()| true),
-            None => Ok(false),
-        },
-    }
 }

@@ -2,79 +2,40 @@
 
 use std::time::Duration;
 
-use crate::clock::Clock;
-use crate::ends::{Amount, Opened, Setup, Watchdog};
-use crate::exchange::{Options, Peer};
-use crate::failure::Failure;
-use crate::lat::options::LatArgs;
-use crate::noise::Noise;
-use crate::options::{LastByte, Operation, RunArgs, Wait};
-use crate::report::{Arrival, Conditions, Goal, RunConditions};
-use crate::stats::pace::Pace;
-use crate::stats::{Reported, Samples};
+use dat_engine::cm::ListenOn;
 
-use super::kind::Kind;
 use super::meter::Meter;
-use super::open::Schedule;
+use super::options::LatArgs;
+use super::pass::{Kind, Pass, Schedule};
+use crate::ends::DevicePort;
+use crate::failure::Failure;
+use crate::options::{LastByte, Operation, Wait};
+use crate::report::{Arrival, Conditions, Goal, RunConditions};
+use crate::runs::{Amount, CommonPlan};
+use crate::stats::{Reported, Samples};
 
 /// A sender that cannot keep its rate sends for twice the time of the schedule, and
 /// this.
 const OVERTIME: Duration = Duration::from_secs(1);
 
-/// One uninterrupted measurement: one size in one round, through one interface.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pass {
-    /// Bytes.
-    pub(super) size: u32,
-    /// Below [`Amount::rounds`].
-    pub(super) round: u32,
-    /// Messages per second; none in a closed loop.
-    pub(super) rate: Option<f64>,
-    pub(super) kind: Kind,
-}
-
-/// What one pass records.
-pub(super) struct Recording {
-    /// Round trips; in an open loop, response times.
-    pub(super) samples: Samples,
-    /// Service times of an open loop.
-    pub(super) service: Samples,
-    pub(super) pace: Pace,
-    pub(super) noise: Noise,
-}
-
-impl Recording {
-    /// Removes what an earlier pass has recorded.
-    pub(super) fn clear(&mut self) {
-        self.samples.clear();
-        self.service.clear();
-        self.pace = Pace::default();
-        self.noise = Noise::default();
-    }
-}
-
 /// The parameters of a run.
 pub(super) struct Plan {
-    pub(super) setup: Setup,
-    pub(super) amount: Amount,
+    pub(super) common: CommonPlan,
     pub(super) wait: Option<Wait>,
     pub(super) rates: Vec<Option<f64>>,
     /// For writes only.
-    last_byte: Option<LastByte>,
-    /// How writes are noticed; set when the sides are connected, on a side that measures.
+    pub(super) last_byte: Option<LastByte>,
+    /// How writes are noticed; set when the sides are connected.
     pub(super) arrival: Option<Arrival>,
-    clock: Clock,
-    /// Whether the device speaks iWARP; set by [`Self::fit_to_device`].
-    iwarp: bool,
 }
 
 impl Plan {
-    /// Also calibrates the clock, so it is called on the measuring thread after
-    /// pinning.
+    /// Called on the measuring thread after pinning.
     pub(super) fn new(args: &LatArgs) -> Self {
-        let amount = Amount::new(&args.run, args.sizes(), args.iterations(), args.warmup());
-        let (depth, inline) = (args.send_depth(), args.default_inline());
-        let mut setup = Setup::new(&args.run, amount.largest(), depth, inline);
+        let run = &args.run;
+        let amount = Amount::new(run, args.sizes(), args.iterations(), args.warmup());
+        let mut common = CommonPlan::new(run, amount, args.send_depth(), args.default_inline());
+        let setup = &mut common.setup;
         if setup.operation == Operation::Write {
             // For the sends behind the writes, which only a connected queue pair can
             // show to be unnecessary.
@@ -83,130 +44,90 @@ impl Plan {
         }
         setup.waits = args.wait.is_some();
         Self {
-            setup,
-            amount,
+            common,
             wait: args.wait,
             rates: args.rates(),
-            last_byte: (args.run.operation == Operation::Write).then(|| args.last_byte()),
+            last_byte: (run.operation == Operation::Write).then(|| args.last_byte()),
             arrival: None,
-            clock: Clock::calibrate(),
-            iwarp: false,
         }
     }
 
     /// Reads the device's transport, and cuts default values to its limits.
-    pub(super) fn fit_to_device<O: ?Sized>(
+    pub(super) fn fit_to_device(
         &mut self,
-        opened: &Opened<O>,
+        device_port: &DevicePort,
+        listen: ListenOn,
         args: &LatArgs,
     ) -> Result<(), Failure> {
-        self.iwarp = opened.device_port.is_iwarp();
-        self.setup
-            .fit_to_device(&opened.device_port, opened.listen, &args.run)?;
-        self.setup.tx_depth = self.setup.tx_depth.min(opened.device_port.most_depth);
+        self.common.fit_to_device(device_port, listen, &args.run)?;
+        let setup = &mut self.common.setup;
+        setup.tx_depth = setup.tx_depth.min(device_port.most_depth);
         Ok(())
     }
 
     /// Returns the most messages in the send queue.
     pub(super) fn depth(&self) -> u32 {
-        match self.setup.operation {
-            Operation::Write => (self.setup.tx_depth / 2).max(1),
-            Operation::Send | Operation::Read => self.setup.tx_depth,
+        let setup = &self.common.setup;
+        match setup.operation {
+            Operation::Write => (setup.tx_depth / 2).max(1),
+            Operation::Send | Operation::Read => setup.tx_depth,
         }
     }
 
-    pub(super) fn kind(&self, arrival: Option<Arrival>) -> Kind {
-        Kind::of(self.setup.operation, arrival)
-    }
-
-    /// Returns the options that both sides must have in common.
-    pub(super) fn options(&self) -> Options {
-        let operation = self.setup.operation;
-        let mut options = self.amount.options("lat", operation, self.iwarp);
-        let rate = |rate: &Option<f64>| rate.map_or("none".to_owned(), |rate| rate.to_string());
-        let rates: Vec<_> = self.rates.iter().map(rate).collect();
-        options.set("--rate", rates.join(","));
-        if let Some(last_byte) = self.last_byte {
-            options.set("--last-byte", last_byte.name());
-        }
-        options.set("--wait", self.wait.map_or("none", Wait::name));
-        options
+    pub(super) fn kind(&self) -> Kind {
+        Kind::of(self.common.setup.operation, self.arrival)
     }
 
     /// Returns which part of a round trip is reported.
     fn reported(&self) -> Reported {
         match self.rates[..] {
-            [None] => self.setup.operation.reported(),
+            [None] => self.common.setup.operation.reported(),
             // The due time belongs to the request alone.
             _ => Reported::FullRoundTrip,
         }
     }
 
     pub(super) fn samples(&self) -> Samples {
-        Samples::new(&self.clock, self.reported())
-    }
-
-    pub(super) fn recording(&self) -> Recording {
-        Recording {
-            samples: self.samples(),
-            service: self.samples(),
-            pace: Pace::default(),
-            noise: Noise::default(),
-        }
-    }
-
-    pub(super) fn clock(&self) -> &Clock {
-        &self.clock
+        Samples::new(&self.common.clock, self.reported())
     }
 
     pub(super) fn meter<'a>(&self, pass: Pass, samples: &'a mut Samples) -> Meter<'a> {
-        let goal = match self.amount.goal {
+        let amount = &self.common.amount;
+        let goal = match pass.rate {
             // Only the warm-up.
-            _ if pass.rate.is_some() => Goal::Iterations(0),
-            Goal::Iterations(count) => Goal::Iterations(self.amount.part(count, pass.round)),
-            Goal::Duration(duration) => Goal::Duration(duration / self.amount.rounds()),
+            Some(_) => Goal::Iterations(0),
+            None => amount.goal_of(pass.round),
         };
-        Meter::new(
-            self.clock,
-            goal,
-            self.amount.part(self.amount.warmup, pass.round),
-            samples,
-        )
+        let warmup = amount.part(amount.warmup, pass.round);
+        Meter::new(self.common.clock, goal, warmup, samples)
     }
 
     /// Returns the schedule of a pass in an open loop.
     pub(super) fn schedule(&self, pass: Pass) -> Option<Schedule> {
         let rate = pass.rate?;
-        let count = match self.amount.goal {
-            Goal::Iterations(count) => self.amount.part(count, pass.round),
+        let CommonPlan { amount, clock, .. } = &self.common;
+        let count = match amount.goal {
+            Goal::Iterations(count) => amount.part(count, pass.round),
             Goal::Duration(duration) => {
-                (rate * duration.as_secs_f64()) as u64 / u64::from(self.amount.rounds())
+                (rate * duration.as_secs_f64()) as u64 / u64::from(amount.rounds())
             }
         }
         .max(1);
-        let interval = 1e9 / rate / self.clock.nanoseconds_per_tick();
+        let interval = 1e9 / rate / clock.nanoseconds_per_tick();
         Some(Schedule {
-            clock: self.clock,
+            clock: *clock,
             interval,
             count,
-            limit: (count as f64 * interval * 2.0) as u64 + self.clock.ticks(OVERTIME),
+            limit: (count as f64 * interval * 2.0) as u64 + clock.ticks(OVERTIME),
         })
     }
 
-    pub(super) fn watchdog<'a>(&self, peer: Option<&'a Peer>) -> Watchdog<'a> {
-        if self.wait.is_some() {
-            Watchdog::for_waits(self.setup.timeout, peer)
-        } else {
-            Watchdog::new(self.setup.timeout, peer)
-        }
-    }
-
-    pub(super) fn conditions<O: ?Sized>(&self, opened: &Opened<O>, args: &RunArgs) -> Conditions {
-        let conditions = opened.conditions(&self.setup, &self.amount, args, self.clock);
+    /// Returns the conditions; `run` are those of every run with two sides.
+    pub(super) fn conditions(&self, run: RunConditions) -> Conditions {
         Conditions {
             run: RunConditions {
                 tx_depth: self.depth(),
-                ..conditions
+                ..run
             },
             wait: self.wait,
             rates: self.rates.iter().copied().flatten().collect(),
@@ -236,7 +157,7 @@ mod tests {
     fn samples_of(plan: &Plan) -> (u64, u64) {
         let mut samples = plan.samples();
         let mut trips = 0;
-        for round in 0..plan.amount.rounds() {
+        for round in 0..plan.common.amount.rounds() {
             let pass = Pass {
                 size: 2,
                 round,
@@ -265,7 +186,7 @@ mod tests {
             ("-n 5 --rounds 30", 5),
             ("-n 20 --api engine,rust", 10),
         ] {
-            assert_eq!(plan(words).amount.rounds(), rounds, "{words}");
+            assert_eq!(plan(words).common.amount.rounds(), rounds, "{words}");
         }
         assert_eq!(samples_of(&plan("-n 100 --warmup 7")), (100, 107));
         assert_eq!(samples_of(&plan("-n 1003 --warmup 7")), (1003, 1010));
@@ -286,7 +207,7 @@ mod tests {
                 kind: Kind::Send,
             };
             let schedule = |round| plan.schedule(pass(round)).expect("an open loop");
-            (0..plan.amount.rounds())
+            (0..plan.common.amount.rounds())
                 .map(|round| schedule(round).count)
                 .collect()
         };

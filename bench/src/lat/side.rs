@@ -12,25 +12,6 @@ pub(super) struct Side<E: End> {
     size: u32,
 }
 
-/// The responder, as the measuring loop sees it.
-///
-/// With `--loopback` the measuring loop calls it at every empty poll. A
-/// responder in another process runs by itself: [`Remote`].
-pub(super) trait OtherSide {
-    /// Answers the next message, if it has arrived. Returns whether it had.
-    fn step(&mut self) -> Result<bool, Stop>;
-}
-
-/// A responder in another process.
-pub(super) struct Remote;
-
-impl OtherSide for Remote {
-    #[inline(always)]
-    fn step(&mut self) -> Result<bool, Stop> {
-        Ok(false)
-    }
-}
-
 impl<E: End> Side<E> {
     pub(super) fn new(link: Link<E>, tx_depth: u32) -> Self {
         Self {
@@ -51,8 +32,10 @@ impl<E: End> Side<E> {
         self.credits.is_full()
     }
 
-    pub(super) fn set_size(&mut self, size: u32) {
+    /// Prepares memory and requests for messages of this size.
+    pub(super) fn prepare(&mut self, size: u32) {
         self.size = size;
+        self.link.prepare(size);
     }
 
     /// Posts the operation of this run. The send queue must have a credit.
@@ -175,16 +158,5 @@ fn expect(done: CompletionResult, expected: u32) -> Result<(), Stop> {
         Ok(())
     } else {
         Err(Stop::Length { expected, received })
-    }
-}
-
-/// Answers messages until the control connection has a message.
-pub(super) fn serve(other_side: &mut impl OtherSide) -> Result<(), Stop> {
-    loop {
-        match other_side.step() {
-            Ok(_) => {}
-            Err(Stop::ControlMessage) => return Ok(()),
-            Err(stop) => return Err(stop),
-        }
     }
 }

@@ -41,13 +41,13 @@ impl Amount {
     }
 
     /// Returns the largest message of the run, bytes.
-    pub(crate) fn largest(&self) -> u32 {
+    pub(super) fn largest(&self) -> u32 {
         self.sizes.iter().copied().max().unwrap_or(1)
     }
 
     /// Returns the options that both sides must have in common. `command` is the
     /// name of the command.
-    pub(crate) fn options(&self, command: &str, operation: Operation, is_iwarp: bool) -> Options {
+    pub(super) fn options(&self, command: &str, operation: Operation, is_iwarp: bool) -> Options {
         let size = if self.all {
             "all (-a)".into()
         } else {
@@ -92,15 +92,23 @@ impl Amount {
 
     /// Returns the order of the interfaces in a round. The first one changes from
     /// round to round.
-    pub(crate) fn turns(&self, round: u32) -> impl Iterator<Item = usize> + use<> {
+    fn turns(&self, round: u32) -> impl Iterator<Item = usize> + use<> {
         let count = self.apis.len();
         (0..count).map(move |turn| (turn + round as usize) % count)
     }
 
     /// Returns the round and the index of the interface of every pass of a size, in
     /// their order.
-    pub(crate) fn passes(&self) -> impl Iterator<Item = (u32, usize)> {
+    pub(super) fn passes(&self) -> impl Iterator<Item = (u32, usize)> {
         (0..self.rounds()).flat_map(|round| self.turns(round).map(move |turn| (round, turn)))
+    }
+
+    /// Returns when a round ends.
+    pub(crate) fn goal_of(&self, round: u32) -> Goal {
+        match self.goal {
+            Goal::Iterations(count) => Goal::Iterations(self.part(count, round)),
+            Goal::Duration(duration) => Goal::Duration(duration / self.rounds()),
+        }
     }
 
     /// Returns a round's part of a number of messages.

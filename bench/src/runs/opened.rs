@@ -1,20 +1,14 @@
 //! The open device and APIs of a run.
-//!
-//! A command that runs several APIs in turns keeps them as trait objects
-//! ([`OpenInterface`]), whose methods are called once per pass; the loops behind them are
-//! compiled for each API.
 
 use dat_engine::cm::ListenOn;
 
-use super::amount::Amount;
-use super::device_port::{DevicePort, Needs};
-use super::engine::Engine;
-use super::engine::rdma_cm::EngineRdmaCm;
-use super::rust::Rust;
-use super::setup::Setup;
-use super::sides::OpenInterface;
-use super::udapl::v1::{C, Libdat};
-use crate::clock::Clock;
+use super::common::CommonPlan;
+use super::sides::{Command, OpenInterface};
+use crate::ends::engine::Engine;
+use crate::ends::engine::rdma_cm::EngineRdmaCm;
+use crate::ends::rust::Rust;
+use crate::ends::udapl::v1::{C, Libdat};
+use crate::ends::{DevicePort, Needs};
 use crate::exchange;
 use crate::failure::Failure;
 use crate::host::{self, Host};
@@ -22,28 +16,19 @@ use crate::options::{Api, LISTEN, Operation, RunArgs};
 use crate::report::{ClockFacts, RunConditions};
 
 /// The open device and APIs of a run.
-pub(crate) struct Opened<O: ?Sized> {
+pub(crate) struct Opened<P> {
     pub(crate) device_port: DevicePort,
     /// The library of the API `c`.
     libdat: Option<Libdat>,
     /// In the order of `--api`.
-    pub(crate) interfaces: Vec<Box<O>>,
+    pub(crate) interfaces: Vec<Box<dyn OpenInterface<P>>>,
     /// Where a server listens.
     pub(crate) listen: ListenOn,
 }
 
 /// Opens the device and the APIs, then pins the calling thread. Called before there are other
 /// threads.
-pub(crate) fn open<P, L, R>(
-    args: &RunArgs,
-    needs: &Needs,
-) -> Result<Opened<dyn OpenInterface<P, L, R>>, Failure>
-where
-    Engine: OpenInterface<P, L, R>,
-    EngineRdmaCm: OpenInterface<P, L, R>,
-    Rust: OpenInterface<P, L, R>,
-    C: OpenInterface<P, L, R>,
-{
+pub(crate) fn open<P: Command>(args: &RunArgs, needs: &Needs) -> Result<Opened<P>, Failure> {
     if let Some(host) = &args.host {
         // Refuses a mistyped name before a device is opened or emulated.
         exchange::resolve(host, args.port)?;
@@ -56,7 +41,7 @@ where
     }
     let device_port = DevicePort::open(args.on.select()?, args, needs)?;
     let adapter = device_port.adapter_name();
-    let open = |api: &Api| -> Result<Box<dyn OpenInterface<P, L, R>>, Failure> {
+    let open = |api: &Api| -> Result<Box<dyn OpenInterface<P>>, Failure> {
         let DevicePort { device, port, .. } = &device_port;
         // These may start threads.
         Ok(match (api, &libdat) {
@@ -84,15 +69,10 @@ where
     })
 }
 
-impl<O: ?Sized> Opened<O> {
+impl<P: Command> Opened<P> {
     /// Returns the conditions of a run.
-    pub(crate) fn conditions(
-        &self,
-        setup: &Setup,
-        amount: &Amount,
-        args: &RunArgs,
-        clock: Clock,
-    ) -> RunConditions {
+    pub(crate) fn conditions(&self, plan: &CommonPlan, args: &RunArgs) -> RunConditions {
+        let (setup, amount) = (&plan.setup, &plan.amount);
         let operation = setup.operation;
         RunConditions {
             host: Host::read(),
@@ -110,7 +90,7 @@ impl<O: ?Sized> Opened<O> {
             inline_bytes: setup.inline,
             inline_bytes_wanted: setup.inline_requested,
             cpu: args.cpu,
-            clock: ClockFacts::of(clock),
+            clock: ClockFacts::of(plan.clock),
         }
     }
 }

@@ -1,88 +1,251 @@
-//! The connected sides of a run: for each interface two in this process, or one whose
-//! other side is in another process.
+//! The connected sides of a run: for each API two in this process, or one whose other side is in
+//! another process.
+//!
+//! A run takes turns between APIs, so their sides are behind a function that is called once per
+//! pass; the loops in it are compiled for each API.
 
-use std::time::Duration;
+use std::fmt::Debug;
 
-use super::Role;
-use super::serve::abort_on_failure;
+use dat_engine::DataInOrder;
+
+use super::common::CommonPlan;
+use crate::ends::{End, Link, RemoteInterface, Role};
 use crate::exchange::{Options, Peer};
 use crate::failure::Failure;
-use crate::options::RunArgs;
+use crate::options::{Api, RunArgs};
 
-/// An open interface as a trait object of a command with the plan `P`: `L` are two sides
-/// in this process, `R` is one that is connected to another process.
-pub(crate) trait OpenInterface<P, L, R> {
-    fn connect_local(&self, plan: &P) -> Result<L, Failure>;
-    fn connect_remote(&self, plan: &P, peer: &mut Peer, role: Role) -> Result<R, Failure>;
+/// A command with two sides, as its plan.
+pub(crate) trait Command: Sized + 'static {
+    /// What the server says of the messages of a case.
+    const SERVED: &'static str;
+
+    /// A size, and what else distinguishes results of one API.
+    type Case: Copy + Debug;
+    /// One uninterrupted measurement: one case in one round, through one API.
+    type Pass: Copy;
+    /// What a pass records.
+    type Recording;
+    /// The results of a case through one API.
+    type Outcome;
+    /// One side of an API.
+    type Side<E: End + 'static>: 'static;
+
+    fn common(&self) -> &CommonPlan;
+
+    /// Returns the options that both sides must have in common.
+    fn options(&self) -> Options;
+
+    /// Returns the number of endpoints of a side.
+    fn endpoints(&self) -> u32 {
+        1
+    }
+
+    /// Returns whether the run needs to know what the devices of both sides promise about the
+    /// order of data.
+    fn needs_order(&self) -> bool {
+        false
+    }
+
+    /// Sets what they promise, once the sides are connected.
+    fn set_order(&mut self, _: DataInOrder) {}
+
+    /// Returns the cases in the order of measurement, with the size of each in bytes.
+    fn cases(&self) -> Vec<(u32, Self::Case)>;
+
+    fn pass(&self, case: Self::Case, round: u32) -> Self::Pass;
+
+    fn recording(&self) -> Self::Recording;
+
+    /// Returns the number of messages that the last pass has exchanged.
+    fn messages(recording: &Self::Recording) -> u64;
+
+    /// Returns an outcome without rounds.
+    fn outcome(&self, case: Self::Case, api: Api) -> Self::Outcome;
+
+    /// Adds a round.
+    fn add(outcome: &mut Self::Outcome, round: &Self::Recording);
+
+    /// Makes a side of its connected endpoints.
+    fn side<E: End + 'static>(&self, links: Vec<Link<E>>, role: Role) -> Self::Side<E>;
+
+    /// Measures one pass between two sides in this thread, the client's and the server's.
+    fn measure_local<E: End + 'static>(
+        &self,
+        sides: [&mut Self::Side<E>; 2],
+        pass: Self::Pass,
+        recording: &mut Self::Recording,
+    ) -> Result<(), Failure>;
+
+    /// Runs one pass with the other process, which calls this with the other role.
+    fn measure_remote<E: End + 'static>(
+        &self,
+        side: (&mut Self::Side<E>, Role),
+        pass: Self::Pass,
+        peer: &mut Peer,
+        recording: &mut Self::Recording,
+    ) -> Result<(), Failure>;
 }
 
-/// The sides, one or two per interface.
-pub(crate) enum Sides<L, R> {
-    Local(Vec<L>),
-    Remote(Connection<R>),
-}
+/// Runs one pass between the connected sides of one API. The third argument is the other process,
+/// if there is one.
+pub(crate) type RunPass<P> = Box<
+    dyn FnMut(
+        &P,
+        <P as Command>::Pass,
+        Option<&mut Peer>,
+        &mut <P as Command>::Recording,
+    ) -> Result<(), Failure>,
+>;
 
-impl<L, R> Sides<L, R> {
-    /// Connects within this process, or as the client to the server of `args`, which must
-    /// have the same options.
-    pub(crate) fn connect<P>(
-        interfaces: &[Box<dyn OpenInterface<P, L, R>>],
+/// An open API of a run.
+pub(crate) trait OpenInterface<P: Command> {
+    /// Connects two sides in this process, or one to another process. Also returns what the
+    /// device promises about the order of data.
+    fn connect(
+        &self,
         plan: &P,
-        options: &Options,
+        other: Option<(&mut Peer, Role)>,
+    ) -> Result<(RunPass<P>, DataInOrder), Failure>;
+}
+
+impl<I: RemoteInterface, P: Command> OpenInterface<P> for I {
+    fn connect(
+        &self,
+        plan: &P,
+        mut other: Option<(&mut Peer, Role)>,
+    ) -> Result<(RunPass<P>, DataInOrder), Failure> {
+        let setup = &plan.common().setup;
+        let (mut near, mut far) = (Vec::new(), Vec::new());
+        for _ in 0..plan.endpoints() {
+            match &mut other {
+                None => {
+                    let [one, two] = self.connect_pair::<false>(&setup.shape())?;
+                    near.push(Link::new(one, setup)?);
+                    far.push(Link::new(two, setup)?);
+                }
+                Some((peer, role)) => {
+                    let end = self.connect_end(&setup.shape(), peer, *role)?;
+                    near.push(Link::new(end, setup)?);
+                }
+            }
+        }
+        let order = match plan.needs_order() {
+            true => {
+                let all = near.iter().chain(&far).map(Link::data_in_order);
+                all.fold(DataInOrder::Yes, DataInOrder::and)
+            }
+            false => DataInOrder::Unknown,
+        };
+        let run: RunPass<P> = match other {
+            None => {
+                let near = plan.side(near, Role::Client);
+                let mut sides = [near, plan.side(far, Role::Server)];
+                Box::new(move |plan, pass, _, recording| {
+                    plan.measure_local(sides.each_mut(), pass, recording)
+                })
+            }
+            Some((_, role)) => {
+                let mut side = plan.side(near, role);
+                Box::new(move |plan, pass, peer, recording| {
+                    let peer = peer.expect("the control connection lives as long as the side");
+                    plan.measure_remote((&mut side, role), pass, peer, recording)
+                })
+            }
+        };
+        Ok((run, order))
+    }
+}
+
+/// The connected sides of every API, in the order of `--api`.
+pub(crate) struct Sides<P: Command> {
+    each: Vec<RunPass<P>>,
+    /// The control connection to the other process; none with `--loopback`.
+    peer: Option<Peer>,
+}
+
+impl<P: Command> Sides<P> {
+    /// Connects within this process, or as the client to the server of `args`, which must have
+    /// the same options.
+    pub(crate) fn connect(
+        interfaces: &[Box<dyn OpenInterface<P>>],
+        plan: &mut P,
         args: &RunArgs,
-        timeout: Duration,
     ) -> Result<Self, Failure> {
         let Some(host) = &args.host else {
-            let local = interfaces.iter().map(|it| it.connect_local(plan));
-            return local.collect::<Result<_, _>>().map(Self::Local);
+            return Self::with(interfaces, plan, None, Role::Client);
         };
-        let mut peer = Peer::connect(host, args.port, timeout)?;
-        let agreed = peer.agree(options);
+        let mut peer = Peer::connect(host, args.port, plan.common().setup.timeout)?;
+        let agreed = peer.agree(&plan.options());
         abort_on_failure(&mut peer, agreed)?;
-        Connection::connect(interfaces, plan, peer, Role::Client).map(Self::Remote)
+        Self::with(interfaces, plan, Some(peer), Role::Client)
+    }
+
+    /// Connects one side or two per API. With another process, the options must have been
+    /// compared before, and on return both processes are ready.
+    pub(super) fn with(
+        interfaces: &[Box<dyn OpenInterface<P>>],
+        plan: &mut P,
+        peer: Option<Peer>,
+        role: Role,
+    ) -> Result<Self, Failure> {
+        let each = Vec::with_capacity(interfaces.len());
+        let mut sides = Self { each, peer };
+        sides.run(|each, mut peer| {
+            let mut order = DataInOrder::Yes;
+            for interface in interfaces {
+                let other = peer.as_deref_mut().map(|peer| (peer, role));
+                let (connected, promised) = interface.connect(plan, other)?;
+                each.push(connected);
+                order = order.and(promised);
+                if let Some(peer) = &mut peer {
+                    peer.barrier()?;
+                }
+            }
+            if plan.needs_order() {
+                plan.set_order(match peer {
+                    Some(peer) => peer.exchange_order(order)?,
+                    None => order,
+                });
+            }
+            Ok(())
+        })?;
+        Ok(sides)
+    }
+
+    /// Runs one pass of one API.
+    pub(super) fn measure(
+        &mut self,
+        turn: usize,
+        plan: &P,
+        pass: P::Pass,
+        recording: &mut P::Recording,
+    ) -> Result<(), Failure> {
+        self.run(|each, peer| each[turn](plan, pass, peer, recording))
+    }
+
+    /// Does something with the sides. Tells the other process of a failure.
+    fn run(
+        &mut self,
+        work: impl FnOnce(&mut Vec<RunPass<P>>, Option<&mut Peer>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let done = work(&mut self.each, self.peer.as_mut());
+        match &mut self.peer {
+            Some(peer) => abort_on_failure(peer, done),
+            None => done,
+        }
     }
 
     /// Tells the other process why the run ends.
-    pub(crate) fn abort(&mut self, failure: &Failure) {
-        if let Self::Remote(Connection { peer, .. }) = self {
+    pub(super) fn abort(&mut self, failure: &Failure) {
+        if let Some(peer) = &mut self.peer {
             peer.abort(&failure.to_string());
         }
     }
 }
 
-/// The control connection, and one connected side per interface.
-pub(crate) struct Connection<R> {
-    peer: Peer,
-    sides: Vec<R>,
-}
-
-impl<R> Connection<R> {
-    /// Connects one side per interface. The options must have been compared before. On
-    /// return both processes are ready.
-    pub(crate) fn connect<P, L>(
-        interfaces: &[Box<dyn OpenInterface<P, L, R>>],
-        plan: &P,
-        mut peer: Peer,
-        role: Role,
-    ) -> Result<Self, Failure> {
-        let sides = interfaces
-            .iter()
-            .map(|interface| {
-                let side = interface.connect_remote(plan, &mut peer, role)?;
-                peer.barrier()?;
-                Ok(side)
-            })
-            .collect();
-        let sides = abort_on_failure(&mut peer, sides)?;
-        Ok(Self { peer, sides })
+fn abort_on_failure(peer: &mut Peer, result: Result<(), Failure>) -> Result<(), Failure> {
+    if let Err(failure) = &result {
+        peer.abort(&failure.to_string());
     }
-
-    /// Does something with the sides. Tells the other process of a failure.
-    pub(crate) fn run<T>(
-        &mut self,
-        work: impl FnOnce(&mut [R], &mut Peer) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        let done = work(&mut self.sides, &mut self.peer);
-        abort_on_failure(&mut self.peer, done)
-    }
+    result
 }

@@ -1,0 +1,134 @@
+//! The messages of each kind of pass: how they are posted, and how their arrival is noticed. The
+//! loops are compiled for each kind.
+
+use super::side::Side;
+use crate::ends::{End, Stop, Watchdog};
+
+/// Messages, numbered from 1, and their answers, which have the same numbers.
+pub(super) trait Messages {
+    /// Whether a thread of the other side answers.
+    const ARE_ANSWERED: bool = true;
+    /// The most messages in flight, whatever the depth of the send queue.
+    const MOST_IN_FLIGHT: usize = usize::MAX;
+
+    /// Posts a message or an answer.
+    fn post<E: End>(side: &mut Side<E>, number: u64) -> Result<(), Stop>;
+
+    /// Takes a message or an answer, if it has arrived.
+    fn has_arrived<E: End>(side: &mut Side<E>, number: u64) -> Result<bool, Stop>;
+
+    /// Called if nothing has arrived: checks the timeout once in many calls.
+    #[inline(always)]
+    fn after_empty_poll<E: End>(
+        side: &mut Side<E>,
+        watchdog: &mut Watchdog<'_>,
+    ) -> Result<(), Stop> {
+        side.after_empty_poll(watchdog)
+    }
+}
+
+/// Sends into posted receives, answered by sends.
+pub(super) struct Sends;
+
+impl Messages for Sends {
+    #[inline(always)]
+    fn post<E: End>(side: &mut Side<E>, _: u64) -> Result<(), Stop> {
+        side.post()
+    }
+
+    #[inline(always)]
+    fn has_arrived<E: End>(side: &mut Side<E>, _: u64) -> Result<bool, Stop> {
+        side.receive()
+    }
+}
+
+/// RDMA writes, answered by RDMA writes. The last byte of each is a sequence number, the low byte
+/// of its number; it is 0 in the memory of both sides at first. The receiver polls that byte in
+/// its memory, or (`BEHIND`) polls for the receive of an empty send that follows each write.
+///
+/// Only some devices promise that the last byte arrives last (see `crate::report`'s `Arrival`).
+/// The send behind a write is received after it on every device, and through every interface:
+/// uDAPL 1.2 and iWARP have no writes with immediate data.
+pub(super) struct Writes<const BEHIND: bool>;
+
+impl<const BEHIND: bool> Messages for Writes<BEHIND> {
+    // One byte of memory shows the last answer only.
+    const MOST_IN_FLIGHT: usize = 1;
+
+    #[inline(always)]
+    fn post<E: End>(side: &mut Side<E>, number: u64) -> Result<(), Stop> {
+        side.link.write_sequence(number as u8);
+        match BEHIND {
+            true => side.post_with_send(),
+            false => side.post(),
+        }
+    }
+
+    #[inline(always)]
+    fn has_arrived<E: End>(side: &mut Side<E>, number: u64) -> Result<bool, Stop> {
+        if BEHIND && !side.receive_empty()? {
+            return Ok(false);
+        }
+        match side.link.read_sequence() == number as u8 {
+            false if BEHIND => Err(Stop::Overtaken),
+            has_arrived => Ok(has_arrived),
+        }
+    }
+}
+
+/// RDMA reads of the other side's memory, without its processor.
+pub(super) struct Reads;
+
+impl Messages for Reads {
+    const ARE_ANSWERED: bool = false;
+
+    #[inline(always)]
+    fn post<E: End>(side: &mut Side<E>, _: u64) -> Result<(), Stop> {
+        Ok(side.link.post(true)?)
+    }
+
+    #[inline(always)]
+    fn has_arrived<E: End>(side: &mut Side<E>, _: u64) -> Result<bool, Stop> {
+        match side.link.await_sent() {
+            Some(done) => side.expect_size(done).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Completions are answers here, which [`Side::after_empty_poll`] would take.
+    #[inline(always)]
+    fn after_empty_poll<E: End>(_: &mut Side<E>, watchdog: &mut Watchdog<'_>) -> Result<(), Stop> {
+        match watchdog.tick() {
+            true => watchdog.check(),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Evaluates an expression for the messages of a kind, whose type has the given name in it.
+macro_rules! with_messages {
+    ($kind:expr, $messages:ident => $work:expr) => {{
+        use $crate::lat::messages::{Reads, Sends, Writes};
+        use $crate::lat::pass::Kind;
+        use $crate::report::Method;
+        match $kind {
+            Kind::Send => {
+                type $messages = Sends;
+                $work
+            }
+            Kind::Write(Method::LastByte) => {
+                type $messages = Writes<false>;
+                $work
+            }
+            Kind::Write(Method::SendBehind) => {
+                type $messages = Writes<true>;
+                $work
+            }
+            Kind::Read => {
+                type $messages = Reads;
+                $work
+            }
+        }
+    }};
+}
+pub(super) use with_messages;

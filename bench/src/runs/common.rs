@@ -1,0 +1,58 @@
+//! The parameters that all commands with two sides have: options with their defaults, cut to the
+//! device's limits.
+
+use super::amount::Amount;
+use crate::clock::Clock;
+use crate::ends::{DevicePort, Setup, Watchdog};
+use crate::exchange::{Options, Peer};
+use crate::failure::Failure;
+use crate::options::RunArgs;
+use dat_engine::cm::ListenOn;
+
+/// The common part of a plan.
+pub(crate) struct CommonPlan {
+    pub(crate) setup: Setup,
+    pub(crate) amount: Amount,
+    pub(crate) clock: Clock,
+    /// Whether the device speaks iWARP; set by [`Self::fit_to_device`].
+    iwarp: bool,
+}
+
+impl CommonPlan {
+    /// `tx_depth` and `inline` are the command's defaults. Also calibrates the clock, so it is
+    /// called on the measuring thread after pinning.
+    pub(crate) fn new(args: &RunArgs, amount: Amount, tx_depth: u32, inline: u32) -> Self {
+        Self {
+            setup: Setup::new(args, amount.largest(), tx_depth, inline),
+            amount,
+            clock: Clock::calibrate(),
+            iwarp: false,
+        }
+    }
+
+    /// Reads the device's transport, and cuts default values to its limits.
+    pub(crate) fn fit_to_device(
+        &mut self,
+        device_port: &DevicePort,
+        listen: ListenOn,
+        args: &RunArgs,
+    ) -> Result<(), Failure> {
+        self.iwarp = device_port.is_iwarp();
+        self.setup.fit_to_device(device_port, listen, args)
+    }
+
+    /// Returns the options that both sides must have in common. `command` is the name of the
+    /// command.
+    pub(crate) fn options(&self, command: &str) -> Options {
+        self.amount
+            .options(command, self.setup.operation, self.iwarp)
+    }
+
+    /// Returns the watchdog of a loop; `peer` is the other process.
+    pub(crate) fn watchdog<'a>(&self, peer: Option<&'a Peer>) -> Watchdog<'a> {
+        match self.setup.waits {
+            true => Watchdog::for_waits(self.setup.timeout, peer),
+            false => Watchdog::new(self.setup.timeout, peer),
+        }
+    }
+}
