@@ -138,9 +138,7 @@ fn list(devices: &[Entry], fabric: Option<&str>) -> String {
         let _ = writeln!(
             out,
             "  ids      : vendor 0x{:04x}, part {}, GUID {}",
-            device.vendor_id,
-            device.part_id,
-            guid(device.guid)
+            device.vendor_id, device.part_id, device.guid
         );
         if let Some(limits) = &device.limits {
             let _ = writeln!(out, "  limits   : {}", limits_of(limits, entry));
@@ -280,22 +278,10 @@ fn chosen_gid(device: &DeviceInfo, port: &PortInfo) -> String {
     }
 }
 
-/// Formats a GUID in four groups of four digits, as `ibv_devinfo` does.
-fn guid(guid: u64) -> String {
-    let digits = format!("{guid:016x}");
-    [&digits[..4], &digits[4..8], &digits[8..12], &digits[12..]].join(":")
-}
-
 #[cfg(test)]
 mod tests {
     use super::json::document;
     use super::*;
-
-    #[test]
-    fn a_guid_is_shown_as_ibv_devinfo_does() {
-        assert_eq!(guid(0x5065_8a03_0001_0203), "5065:8a03:0001:0203");
-        assert_eq!(guid(1), "0000:0000:0000:0001");
-    }
 
     fn limits() -> Limits {
         Limits {
@@ -324,7 +310,7 @@ mod tests {
         Entry {
             info: DeviceInfo {
                 name: "siw0".into(),
-                guid: 1,
+                guid: dat_engine::Guid(1),
                 vendor_id: 0,
                 part_id: 0,
                 firmware: String::new(),

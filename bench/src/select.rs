@@ -185,7 +185,7 @@ mod tests {
         };
         DeviceInfo {
             name: name.into(),
-            guid: 0,
+            guid: dat_engine::Guid(0),
             vendor_id: 0,
             part_id: 0,
             firmware: String::new(),

@@ -87,22 +87,10 @@ fn a_marker_equals_the_nop_of_mlx5dv_with_any_flags() {
         let memory = NonNull::from(Box::leak(Box::new(Memory([0xa5; 1024])))).cast::<u8>();
         // SAFETY: the offsets are inside the memory.
         let (dbrec, reg) = unsafe { (memory.add(256 + 4), memory.add(512)) };
-        let layout = SendLayout {
-            buf: memory,
-            wqebb_count: 4,
-            dbrec: dbrec.cast(),
-            register: RegisterLayout {
-                reg,
-                half_size: 256,
-                exclusive: true,
-            },
-            qpn: QPN,
-            max_requests: 4,
-            max_segments: 1,
-            max_inline: 0,
-            windows: false,
-            atomics: false,
-        };
+        let mut register = RegisterLayout::new(reg);
+        register.half_size = 256;
+        register.exclusive = true;
+        let layout = SendLayout::new(memory, 4, dbrec.cast(), register, QPN);
         let policy = DoorbellPolicy {
             blue_flame: true,
             locked: false,

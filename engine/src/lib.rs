@@ -188,10 +188,10 @@ pub mod wait;
 pub use completion::{Completion, CompletionFlags, CompletionOp, Status};
 pub use control::{
     Access, AsyncEvent, AsyncEventKind, AsyncSource, CompletionChannel, ConnectOptions, CqeSize,
-    DataInOrder, DataPath, Device, DeviceClock, DeviceInfo, EndpointAddress, Greeting, IwarpRoute,
-    Limits, LinkLayer, ManagedRoute, MemoryRegion, MemoryWindow, Mtu, NumaNode, PartitionKey,
-    PathRequest, PortInfo, PortState, ProtectionDomain, RegisteredBuffer, Route, Transport,
-    TransportOptions, WindowTarget, devices, devices_with,
+    DataInOrder, DataPath, Device, DeviceClock, DeviceInfo, EndpointAddress, Greeting, Guid,
+    IwarpRoute, Limits, LinkLayer, ManagedRoute, MemoryRegion, MemoryWindow, Mtu, NumaNode,
+    PartitionKey, PathRequest, PortInfo, PortState, ProtectionDomain, RegisteredBuffer, Route,
+    Transport, TransportOptions, WindowTarget, devices, devices_with,
 };
 pub use endpoint::{Endpoint, EndpointHandle, EndpointOptions, InlineShape, ThreadMode};
 pub use error::{ControlError, ControlErrorKind};
@@ -199,7 +199,7 @@ pub use mlx5_rings::layout;
 pub use mlx5_rings::mmio::{read_message, write_message};
 pub use mlx5_rings::wire::LONGEST_WINDOW;
 pub use path::PollerCounters;
-pub use queue::{Arrival, CompletionQueue, CompletionQueueHandle, CqOptions, CqeKind, CqeRef};
+pub use queue::{Arm, Arrival, CompletionQueue, CompletionQueueHandle, CqOptions, CqeKind, CqeRef};
 pub use request::{
     AtomicOp, BindRequest, ListError, Message, PostError, RecvRequest, Segment, SendFlags, SendOp,
     SendRequest,

@@ -12,6 +12,7 @@ pub use crate::path::Arrival;
 pub use crate::path::direct::{CqeKind, CqeRef};
 use crate::path::{self, PollerCounters, direct, verbs};
 use crate::wait::ChannelFds;
+pub use mlx5_rings::complete::Arm;
 use mlx5_rings::layout::CompletionLayout;
 
 /// How to create a [`CompletionQueue`].
@@ -200,20 +201,19 @@ impl CompletionQueue {
         self.path.poll_batch(out)
     }
 
-    /// Arms the queue: the next completion, or the next one that is solicited or an
-    /// error, raises one event on the channel. Completions may arrive before the
+    /// Arms the queue: the next completion of this kind raises one event on the channel. Completions may arrive before the
     /// arm takes effect, so poll once more after arming, and sleep only if that
     /// poll finds nothing.
     ///
     /// # Errors
     /// On the verbs path: the device failed, or belongs to the parent of this
     /// process. No event follows.
-    pub fn arm(&mut self, solicited_only: bool) -> Result<(), ControlError> {
+    pub fn arm(&mut self, arm: Arm) -> Result<(), ControlError> {
         if let Some(channel) = self.handle.verbs.channel() {
             channel.expect_one_more();
         }
         self.path
-            .arm(solicited_only, self.handle.verbs.event_count())
+            .arm(arm, self.handle.verbs.event_count())
             .map_err(|errno| ControlError::verbs("arm a completion queue", errno))
     }
 

@@ -1,8 +1,8 @@
 //! An end driven by the engine.
 
 use dat_engine::{
-    Access, BindRequest, Completion, CompletionFlags, CompletionQueue, ConnectOptions, CqOptions,
-    CqeSize, Device, Endpoint, EndpointAddress, EndpointOptions, LinkLayer, ListError,
+    Access, Arm, BindRequest, Completion, CompletionFlags, CompletionQueue, ConnectOptions,
+    CqOptions, CqeSize, Device, Endpoint, EndpointAddress, EndpointOptions, LinkLayer, ListError,
     MemoryWindow, ProtectionDomain, RegisteredBuffer, SharedReceiveQueue, SrqOptions, WindowTarget,
 };
 
@@ -235,7 +235,11 @@ impl Side for EngineSide {
     }
 
     fn arm_recv(&mut self, solicited_only: bool) {
-        self.recv_cq.arm(solicited_only).expect("armed");
+        let arm = match solicited_only {
+            true => Arm::Solicited,
+            false => Arm::Any,
+        };
+        self.recv_cq.arm(arm).expect("armed");
     }
 
     fn take_events(&mut self) -> u32 {

@@ -5,9 +5,9 @@ use dat_engine::control::{
     AsyncEventKind, AsyncSource, QpSpec, QpState, VerbsCq, VerbsQp, VerbsSrq,
 };
 use dat_engine::{
-    Access, AsyncEvent, Completion, ConnectOptions, ControlErrorKind, CqOptions, CqeSize, Device,
-    EndpointOptions, InlineShape, Mtu, PathRequest, RecvRequest, SendFlags, SendOp, SendRequest,
-    SrqOptions, Status, TransportOptions, devices,
+    Access, Arm, AsyncEvent, Completion, ConnectOptions, ControlErrorKind, CqOptions, CqeSize,
+    Device, EndpointOptions, InlineShape, Mtu, PathRequest, RecvRequest, SendFlags, SendOp,
+    SendRequest, SrqOptions, Status, TransportOptions, devices,
 };
 use mlx5emu::spec::{Cqn, Qpn, Srqn};
 
@@ -426,7 +426,7 @@ fn events_are_counted_at_their_queue_and_name_their_object() {
     }
     srq.set_limit(2).expect("a limit");
     assert_eq!(dev.async_events().count(), 0, "nothing happened yet");
-    cq.arm(false).expect("armed");
+    cq.arm(Arm::Any).expect("armed");
     let send = [buffer.segment(1024, 64).expect("inside")];
     let request = SendRequest {
         wr_id: 7,
@@ -473,7 +473,7 @@ fn events_are_counted_at_their_queue_and_name_their_object() {
     }
 
     // An event that is never read must not keep its queue from being destroyed.
-    cq.arm(false).expect("armed");
+    cq.arm(Arm::Any).expect("armed");
     // SAFETY: as above.
     unsafe { a.post_send(&request) }.expect("room");
     system.run();

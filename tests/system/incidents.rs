@@ -5,7 +5,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use dat_engine::control::{AsyncEventKind, AsyncSource, PortState};
-use dat_engine::{Completion, CqOptions, Endpoint, EndpointOptions, PostError, SendFlags, Status};
+use dat_engine::{
+    Arm, Completion, CqOptions, Endpoint, EndpointOptions, PostError, SendFlags, Status,
+};
 use mlx5emu::emulator::Emulator;
 use mlx5emu::spec::{PortAddress, Qpn};
 
@@ -131,7 +133,7 @@ fn device_fatal() {
         ..CqOptions::default()
     };
     let mut waited = fixture.system.device.create_cq(&options).expect("a CQ");
-    waited.arm(false).expect("armed");
+    waited.arm(Arm::Any).expect("armed");
     fixture.recv(&mut ends[0], 1).expect("room");
     emulator.nic().fail_device(0);
     // Waits wake: the descriptors are readable, and their events report the

@@ -3,7 +3,7 @@
 
 use dat_engine::control::{AsyncEventKind, AsyncSource};
 use dat_engine::{
-    CompletionFlags, CompletionOp, ControlErrorKind, CqOptions, Endpoint, EndpointOptions,
+    Arm, CompletionFlags, CompletionOp, ControlErrorKind, CqOptions, Endpoint, EndpointOptions,
     PostError, SendFlags, SendOp, SendRequest, Status,
 };
 
@@ -261,7 +261,7 @@ fn a_completion_before_the_arm_raises_its_event() {
             .expect("room");
         fixture.system.run();
         assert_eq!(cq.take_events().expect("alive"), 0, "not armed, lap {lap}");
-        cq.arm(lap % 2 == 0).expect("armed");
+        cq.arm([Arm::Solicited, Arm::Any][lap % 2]).expect("armed");
         fixture.system.run();
         assert_eq!(cq.take_events().expect("alive"), 1, "lap {lap}");
         let solicited = |one: dat_engine::Completion| {

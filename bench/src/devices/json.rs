@@ -4,7 +4,7 @@ use dat_engine::control::GidChoice;
 use dat_engine::{DataPath, DeviceInfo, PortInfo, Transport};
 use serde::Serialize;
 
-use super::{Entry, MAX_INLINE_TRIED, WHY_DIRECT, guid, interface_of, rate_of};
+use super::{Entry, MAX_INLINE_TRIED, WHY_DIRECT, interface_of, rate_of};
 use crate::report::document::{object, pretty};
 
 pub(super) fn document(devices: &[Entry], fabric: Option<&str>) -> String {
@@ -35,7 +35,7 @@ fn entry<'a>(entry: &'a Entry, fabric: Option<&'a str>) -> impl Serialize + use<
         firmware: &device.firmware,
         vendor_id: device.vendor_id,
         part_id: device.part_id,
-        guid: guid(device.guid),
+        guid: device.guid.to_string(),
         limits: device.limits.as_ref().map(|limits| object! {
             queue_depth: limits.queue_depth,
             segments: limits.segments,

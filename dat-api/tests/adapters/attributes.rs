@@ -227,7 +227,7 @@ fn counts_are_those_of_the_device() {
         .iter()
         .map(|of| (of.name, of.value.as_str()))
         .collect();
-    let guid = format!("{:016x}", info.guid);
+    let guid = format!("{:016x}", info.guid.0);
     assert_eq!(
         vendor,
         [("firmware", info.firmware.as_str()), ("guid", &guid)]

@@ -305,6 +305,16 @@ impl Iterator for Group {
     }
 }
 
+/// Which completion raises an event: [`CompletionRing::arm`]. The values are the command of the
+/// doorbell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arm {
+    /// The next one.
+    Any = 0,
+    /// The next one that is solicited, or an error.
+    Solicited = 1 << 24,
+}
+
 /// The consumer half, used by the polling thread.
 #[derive(Debug)]
 pub struct CompletionRing {
@@ -575,10 +585,8 @@ impl CompletionRing {
     /// from its channel. The device ignores an arm with the number of an
     /// earlier one.
     #[inline]
-    pub fn arm(&mut self, solicited_only: bool, events_read: u32) {
-        const SOLICITED_ONLY: u32 = 1 << 24;
-        let command = if solicited_only { SOLICITED_ONLY } else { 0 };
-        let word = ((events_read & 3) << 28) | command | (self.consumed() & 0xff_ffff);
+    pub fn arm(&mut self, arm: Arm, events_read: u32) {
+        let word = ((events_read & 3) << 28) | arm as u32 | (self.consumed() & 0xff_ffff);
         self.arm_record.set(word);
         self.arm_register
             .ring(Be64::new((u64::from(word) << 32) | u64::from(self.cqn)));

@@ -27,8 +27,9 @@ impl core::error::Error for LayoutError {}
 /// one each, and the header of inline data four bytes.
 pub const LONGEST_INLINE: u32 = 61 * 16 - 4;
 
-/// A send queue: `wqebb_count` blocks of 64 bytes (WQEBB).
+/// A send queue: `wqebb_count` blocks of 64 bytes (WQEBB). Begin with [`SendLayout::new`].
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct SendLayout {
     /// First byte of the ring.
     pub buf: NonNull<u8>,
@@ -53,8 +54,35 @@ pub struct SendLayout {
     pub atomics: bool,
 }
 
-/// A doorbell (BlueFlame) register.
+impl SendLayout {
+    /// Returns the layout of a queue of requests of one segment, without inline data, windows and
+    /// atomic operations, of which as many may be outstanding as the ring has blocks.
+    #[must_use]
+    pub const fn new(
+        buf: NonNull<u8>,
+        wqebb_count: u32,
+        dbrec: NonNull<u32>,
+        register: RegisterLayout,
+        qpn: u32,
+    ) -> Self {
+        Self {
+            buf,
+            wqebb_count,
+            dbrec,
+            register,
+            qpn,
+            max_requests: wqebb_count,
+            max_segments: 1,
+            max_inline: 0,
+            windows: false,
+            atomics: false,
+        }
+    }
+}
+
+/// A doorbell (BlueFlame) register. Begin with [`RegisterLayout::new`].
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct RegisterLayout {
     /// Address of the register; its other half lies `half_size` further.
     pub reg: NonNull<u8>,
@@ -63,6 +91,18 @@ pub struct RegisterLayout {
     /// Whether only this QP rings the register (thread domain); BlueFlame
     /// copies are made only then.
     pub exclusive: bool,
+}
+
+impl RegisterLayout {
+    /// Returns a register at this address that other QPs ring too, without BlueFlame copies.
+    #[must_use]
+    pub const fn new(reg: NonNull<u8>) -> Self {
+        Self {
+            reg,
+            half_size: 0,
+            exclusive: false,
+        }
+    }
 }
 
 /// A receive queue of one QP.

@@ -209,22 +209,8 @@
 //!     }
 //!
 //!     // Where the rings lie.
-//!     let send_layout = SendLayout {
-//!         buf: sends,
-//!         wqebb_count: 16,
-//!         dbrec: record(1),
-//!         register: RegisterLayout {
-//!             reg: register,
-//!             half_size: 256,
-//!             exclusive: true,
-//!         },
-//!         qpn: QPN,
-//!         max_requests: 16,
-//!         max_segments: 2,
-//!         max_inline: 0,
-//!         windows: false,
-//!         atomics: false,
-//!     };
+//!     let doorbell = RegisterLayout::new(register);
+//!     let send_layout = SendLayout::new(sends, 16, record(1), doorbell, QPN);
 //!     let completion_layout = CompletionLayout {
 //!         buf: completions,
 //!         cqe_count: ENTRIES,

@@ -141,6 +141,7 @@ impl SendRequest<'_> {
     ///
     /// # Errors
     /// [`PostError::NoAtomics`], [`PostError::BadAtomic`]
+    #[doc(hidden)]
     #[inline(always)]
     pub fn check_atomic(&self, supported: bool) -> Result<(), PostError> {
         const BYTES: u32 = AtomicOp::BYTES;

@@ -68,13 +68,32 @@ impl fmt::Display for DataPath {
     }
 }
 
+/// A GUID, in host byte order. It is displayed in four groups of four hexadecimal digits, as
+/// `ibv_devinfo` does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Guid(pub u64);
+
+impl fmt::Display for Guid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let group = |shift: u32| (self.0 >> shift) as u16;
+        let [a, b, c, d] = [48, 32, 16, 0].map(group);
+        write!(f, "{a:04x}:{b:04x}:{c:04x}:{d:04x}")
+    }
+}
+
+impl fmt::Debug for Guid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 /// The description of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
     /// The name, such as `mlx5_0`.
     pub name: String,
-    /// Node GUID, in host byte order.
-    pub guid: u64,
+    /// Node GUID.
+    pub guid: Guid,
     /// The PCI vendor.
     pub vendor_id: u32,
     /// The vendor's number for the model.
@@ -240,10 +259,10 @@ fn name_of(device: &ibv_device) -> String {
     text(&device.name)
 }
 
-fn guid_of(device: &ibv_device) -> u64 {
+fn guid_of(device: &ibv_device) -> Guid {
     // SAFETY: the borrow keeps the device alive; the call only reads it.
     let guid = unsafe { verbs::ibv_get_device_guid(pointer(device)) };
-    u64::from_be(guid)
+    Guid(u64::from_be(guid))
 }
 
 fn pointer(device: &ibv_device) -> *mut ibv_device {
@@ -440,6 +459,16 @@ fn no_device(name: &str, class: &Path) -> ControlError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_guid_is_shown_in_hexadecimal_as_ibv_devinfo_does() {
+        let guid = Guid(0x5065_8a03_0001_0203);
+        assert_eq!(
+            format!("{guid} {guid:?}"),
+            "5065:8a03:0001:0203 5065:8a03:0001:0203"
+        );
+        assert_eq!(Guid(1).to_string(), "0000:0000:0000:0001");
+    }
 
     #[test]
     fn an_unknown_name_is_an_error_that_lists_the_devices() {

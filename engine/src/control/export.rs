@@ -119,25 +119,23 @@ pub(super) unsafe fn queue_layouts(
             })
         }
     };
-    let send = SendLayout {
-        buf: check.present(out.sq.buf, "send ring")?.cast(),
-        wqebb_count: check.power_of_two(out.sq.wqe_cnt, "number of send WQEBBs")?,
-        // SAFETY: the doorbell record of a QP has two words, receive and send
-        // (libmlx5: MLX5_RCV_DBR and MLX5_SND_DBR).
-        dbrec: unsafe { dbrec.add(1) },
-        register: RegisterLayout {
-            reg: check.present(out.bf.reg, "doorbell register")?.cast(),
-            half_size: if context.blue_flame { out.bf.size } else { 0 },
-            exclusive,
-        },
-        // SAFETY: the QP is alive, and its number does not change.
-        qpn: unsafe { (*qp.as_ptr()).qp_num },
-        max_requests: granted.max_send_wr,
-        max_segments: granted.max_send_sge,
-        max_inline: granted.max_inline_data,
-        windows: grant.windows,
-        atomics: grant.atomics,
-    };
+    let ring = check.present(out.sq.buf, "send ring")?.cast();
+    let wqebbs = check.power_of_two(out.sq.wqe_cnt, "number of send WQEBBs")?;
+    // SAFETY: the doorbell record of a QP has two words, receive and send
+    // (libmlx5: MLX5_RCV_DBR and MLX5_SND_DBR).
+    let dbrec = unsafe { dbrec.add(1) };
+    let reg = check.present(out.bf.reg, "doorbell register")?.cast();
+    let mut register = RegisterLayout::new(reg);
+    register.half_size = if context.blue_flame { out.bf.size } else { 0 };
+    register.exclusive = exclusive;
+    // SAFETY: the QP is alive, and its number does not change.
+    let qpn = unsafe { (*qp.as_ptr()).qp_num };
+    let mut send = SendLayout::new(ring, wqebbs, dbrec, register, qpn);
+    send.max_requests = granted.max_send_wr;
+    send.max_segments = granted.max_send_sge;
+    send.max_inline = granted.max_inline_data;
+    send.windows = grant.windows;
+    send.atomics = grant.atomics;
     Ok(QueueLayouts { send, recv })
 }
 

@@ -56,7 +56,7 @@ pub use connect::QpState;
 pub(crate) use context::forks;
 pub use cq::{CqeSize, VerbsCq};
 pub use data_in_order::DataInOrder;
-pub use device::{DataPath, Device, DeviceInfo, devices, devices_with};
+pub use device::{DataPath, Device, DeviceInfo, Guid, devices, devices_with};
 pub use domain::ProtectionDomain;
 pub use events::{AsyncEvent, AsyncEventKind, AsyncEvents, AsyncSource};
 pub use gid::{Gid, GidChoice, GidEntry, GidKind};

@@ -6,6 +6,7 @@ use super::{Arrival, PollerCounters, direct, verbs};
 use crate::completion::Completion;
 use crate::control::{Access, MemoryWindow, WindowTarget};
 use crate::request::{BindRequest, PostError};
+use mlx5_rings::complete::Arm;
 use mlx5_rings::wire::{MkeyAccess, WindowChange, WindowRange};
 
 /// Calls the same method of either path.
@@ -229,13 +230,13 @@ impl Poller {
     ///
     /// # Errors
     /// The device's error number.
-    pub(crate) fn arm(&mut self, solicited_only: bool, events_read: u32) -> Result<(), i32> {
+    pub(crate) fn arm(&mut self, arm: Arm, events_read: u32) -> Result<(), i32> {
         match self {
             Self::Direct(path) => {
-                path.arm(solicited_only, events_read);
+                path.arm(arm, events_read);
                 Ok(())
             }
-            Self::Verbs(path) => path.arm(solicited_only),
+            Self::Verbs(path) => path.arm(arm == Arm::Solicited),
         }
     }
 

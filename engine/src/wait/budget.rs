@@ -104,7 +104,13 @@ impl SpinBudget {
     /// `without_event`, without one. A wait without an event that was shorter than
     /// the cap teaches nothing. `yields`: the spin, if any, yielded the only
     /// processor.
-    pub fn learn(&mut self, policy: WaitPolicy, waited: u64, without_event: bool, yields: bool) {
+    pub(super) fn learn(
+        &mut self,
+        policy: WaitPolicy,
+        waited: u64,
+        without_event: bool,
+        yields: bool,
+    ) {
         let WaitPolicy::Adaptive {
             min,
             max: Some(max),

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU8, Ordering};
 use std::collections::VecDeque;
 
 use dat_engine::wait::ChannelFds;
-use dat_engine::{Arrival, Completion, ControlError};
+use dat_engine::{Arm, Arrival, Completion, ControlError};
 
 use super::Queue;
 use super::convert::{convert, hand_out_fast, is_watched};
@@ -417,10 +417,10 @@ impl Consumer {
     }
 
     /// Arms all queues for a CNO. Returns `false` if one cannot be armed.
-    pub(super) fn arm_all(&mut self, solicited_only: bool) -> bool {
+    pub(super) fn arm_all(&mut self, arm: Arm) -> bool {
         let mut all = true;
         for queue in &mut self.queues {
-            if let Err(error) = queue.arm(solicited_only) {
+            if let Err(error) = queue.arm(arm) {
                 tracing::error!("a completion queue of a CNO's EVD cannot be armed: {error}");
                 all = false;
             }

@@ -17,12 +17,12 @@
 
 use dat_engine::sync::Backoff;
 use dat_engine::wait::ChannelFds;
-use dat_engine::{CompletionChannel, CompletionQueueHandle};
+use dat_engine::{Arm, CompletionChannel, CompletionQueueHandle};
 
 use super::convert::{PeekedEvent, peek};
 use super::pending::{Overflow, OwnerCommand};
 use super::state::{Evd, open};
-use super::streams::{Attribute, StreamKind};
+use super::streams::StreamKind;
 use crate::error::Result;
 use crate::handle::{self, EvdChange, Handle, NotOwned, Owned};
 use crate::refusal::EvdRefusal;
@@ -373,9 +373,9 @@ pub(crate) fn poll_for_cno(cno: Handle, evd: Handle, mode: PollMode) -> Option<P
         return None;
     }
     let rearmed = evd.binding.begin_poll(cno)?;
-    let solicited = evd.state.attribute() == Some(Attribute::Solicited);
+    let arm = evd.state.arm();
     let mut seen = PollResult {
-        needs_device_events: solicited && !consumer.reports_solicited(),
+        needs_device_events: arm == Arm::Solicited && !consumer.reports_solicited(),
         ..PollResult::default()
     };
     // As in a wait on the EVD: completions that come with an event of the device, or before the
@@ -392,7 +392,7 @@ pub(crate) fn poll_for_cno(cno: Handle, evd: Handle, mode: PollMode) -> Option<P
         }
     }
     if mode == PollMode::Arm {
-        seen.failed = !consumer.arm_all(solicited);
+        seen.failed = !consumer.arm_all(arm);
     }
     seen.failed |= consumer.is_cut_off;
     let found = consumer.gather(evd);

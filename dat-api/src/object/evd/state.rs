@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use dat_engine::sync::{Mutex, MutexGuard};
 use dat_engine::wait::{Blocker, SpinBudget, WaitCounters, WaitPolicy};
-use dat_engine::{CompletionChannel, CompletionQueue, CqOptions};
+use dat_engine::{Arm, CompletionChannel, CompletionQueue, CqOptions};
 
 use super::Queue;
 use super::pending::{Clock, Item, Merge, Notice, Posted, SeqCount, Stamps, room, with_room};
@@ -299,6 +299,14 @@ impl EvdState {
     #[inline]
     pub(super) fn attribute(&self) -> Option<Attribute> {
         Attribute::from_number(self.states.load(Ordering::Acquire) >> ATTRIBUTE_SHIFT)
+    }
+
+    /// Returns which completions the queues are armed for.
+    pub(super) fn arm(&self) -> Arm {
+        match self.attribute() {
+            Some(Attribute::Solicited) => Arm::Solicited,
+            _ => Arm::Any,
+        }
     }
 
     pub(super) fn set_attribute(&self, attribute: Option<Attribute>) {

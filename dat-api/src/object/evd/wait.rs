@@ -451,11 +451,11 @@ impl Source for View<'_> {
     }
 
     fn arm(&mut self) {
-        let solicited = self.evd.state.attribute() == Some(Attribute::Solicited);
+        let arm = self.evd.state.arm();
         let queues = self.consumer.queues();
         self.state.asked = queues.len();
         for queue in queues {
-            if let Err(error) = queue.arm(solicited) {
+            if let Err(error) = queue.arm(arm) {
                 self.state.failure = Some(error);
             }
         }

@@ -30,7 +30,7 @@ impl Opening<'_> {
             immediate_data: info.transport != Transport::Iwarp,
             vendor_attributes: vec![
                 named("firmware", info.firmware.clone()),
-                named("guid", format!("{:016x}", info.guid)),
+                named("guid", format!("{:016x}", info.guid.0)),
             ],
             ..IaAttributes::of(self.device.limits())
         }

@@ -97,19 +97,19 @@ fn the_consumer_index_has_24_bits() {
 #[test]
 fn arming_writes_record_and_register_with_sequence_command_and_index() {
     let mut fixture = fixture(4, 64, 0x0123_4567);
-    fixture.ring.arm(false, 0);
+    fixture.ring.arm(Arm::Any, 0);
     assert_eq!(fixture.records.be32(4), 0x0023_4567);
     assert_eq!(
         fixture.page.bytes(0x20, 8),
         [0x00, 0x23, 0x45, 0x67, 0x00, 0xab, 0xcd, 0xef]
     );
-    fixture.ring.arm(true, 3);
+    fixture.ring.arm(Arm::Solicited, 3);
     assert_eq!(fixture.records.be32(4), 0x3123_4567);
     assert_eq!(
         fixture.page.bytes(0x20, 8),
         [0x31, 0x23, 0x45, 0x67, 0x00, 0xab, 0xcd, 0xef]
     );
-    fixture.ring.arm(true, 4);
+    fixture.ring.arm(Arm::Solicited, 4);
     assert_eq!(
         fixture.records.be32(4),
         0x0123_4567,

@@ -28,21 +28,16 @@ fn fixture(wqebbs: u32, segments: u32, inline: u32, exclusive: bool, start: u32)
     let ring = Memory::new(wqebbs as usize * WQEBB, 0xa5);
     let record = Memory::new(64, 0);
     let register = Memory::new(2 * HALF as usize, 0);
+    let doorbell = RegisterLayout {
+        half_size: HALF,
+        exclusive,
+        ..RegisterLayout::new(register.at(0))
+    };
     let layout = SendLayout {
-        buf: ring.at(0),
-        wqebb_count: wqebbs,
-        dbrec: record.at(4).cast(),
-        register: RegisterLayout {
-            reg: register.at(0),
-            half_size: HALF,
-            exclusive,
-        },
-        qpn: QPN,
-        max_requests: wqebbs,
         max_segments: segments,
         max_inline: inline,
-        windows: false,
         atomics: true,
+        ..SendLayout::new(ring.at(0), wqebbs, record.at(4).cast(), doorbell, QPN)
     };
     let policy = DoorbellPolicy {
         blue_flame: true,

@@ -16,7 +16,7 @@ use super::table::Table;
 use super::{CqCommandQueue, CqeRef, Owner};
 use crate::completion::Completion;
 use crate::path::{Arrival, PollerCounters};
-use mlx5_rings::complete::{CompletionRing, Slot};
+use mlx5_rings::complete::{Arm, CompletionRing, Slot};
 use mlx5_rings::layout::{CompletionLayout, LayoutError};
 use mlx5_rings::wire::{CqeOpcode, CqeTail};
 
@@ -273,8 +273,8 @@ impl Poller {
     }
 
     /// Arms the queue; see [`CompletionRing::arm`].
-    pub fn arm(&mut self, solicited_only: bool, events_read: u32) {
-        self.ring.arm(solicited_only, events_read);
+    pub fn arm(&mut self, arm: Arm, events_read: u32) {
+        self.ring.arm(arm, events_read);
     }
 }
 

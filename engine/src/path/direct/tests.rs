@@ -235,23 +235,13 @@ fn qp_on(
     let records = Arc::new(Memory::new(64, 0));
     let register = Arc::new(Memory::new(1024, 0));
     let alive = Arc::default();
+    let mut doorbell = RegisterLayout::new(register.at(0));
+    doorbell.half_size = 256;
+    let mut layout = SendLayout::new(ring.at(0), 8, records.at(4).cast(), doorbell, qpn);
+    layout.max_segments = 2;
+    layout.atomics = true;
     let parts = QueuePairParts {
-        send: SendLayout {
-            buf: ring.at(0),
-            wqebb_count: 8,
-            dbrec: records.at(4).cast(),
-            register: RegisterLayout {
-                reg: register.at(0),
-                half_size: 256,
-                exclusive: false,
-            },
-            qpn,
-            max_requests: 8,
-            max_segments: 2,
-            max_inline: 0,
-            windows: false,
-            atomics: true,
-        },
+        send: layout,
         doorbell: DoorbellPolicy {
             blue_flame: true,
             locked: true,

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use dat_engine::sync::Mutex;
 use dat_engine::wait::ChannelFds;
 use dat_engine::{
-    Arrival, Completion, CompletionFlags, CompletionOp, CompletionQueue, ControlError, CqeKind,
-    Device, DeviceClock, PathRequest,
+    Arm, Arrival, Completion, CompletionFlags, CompletionOp, CompletionQueue, ControlError,
+    CqeKind, Device, DeviceClock, PathRequest,
 };
 
 /// What an armed queue raises an event for.
@@ -191,15 +191,15 @@ impl FakeQueue {
         self.0.reports_solicited.load(Ordering::Relaxed)
     }
 
-    pub(in super::super) fn arm(&mut self, solicited_only: bool) -> Result<(), ControlError> {
+    pub(in super::super) fn arm(&mut self, arm: Arm) -> Result<(), ControlError> {
         if self.0.is_broken.load(Ordering::Relaxed) {
             // Any error will do.
             return Err(Device::open_with("", PathRequest::Auto).expect_err("no device"));
         }
         let mut inside = self.0.inside.lock();
         // A request for any completion is not narrowed by a later one.
-        inside.armed = match (inside.armed, solicited_only) {
-            (Armed::Any, _) | (_, false) => Armed::Any,
+        inside.armed = match (inside.armed, arm) {
+            (Armed::Any, _) | (_, Arm::Any) => Armed::Any,
             _ => Armed::Solicited,
         };
         self.0.arms.fetch_add(1, Ordering::Relaxed);
