@@ -17,9 +17,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use common::{Common, LINE, Outcome, wait};
-use dat_api::safe::{
-    Adapter, ConnectionRequest, Endpoint, EndpointOptions, EventDispatcher, Memory, WaitPolicy,
-};
+use dat_api::safe::{Adapter, ConnectionRequest, Endpoint, EndpointOptions, Memory, WaitPolicy};
 use dat_api::types::{
     CompletionFlags, ConnectionKind, DtoStatus, EvdFlags, EventData, MemPrivileges,
 };
@@ -69,26 +67,25 @@ struct ClientSlot {
 
 fn run(options: Options) -> Outcome<()> {
     let adapter = Adapter::open(&options.common.adapter)?;
-    let zone = adapter.zone()?;
+    let zone = adapter.create_zone()?;
     let size = options.size as usize;
     let room = size.next_multiple_of(LINE);
     let clients = options.clients as usize;
-    let memory = zone.memory(
+    let memory = zone.allocate(
         2 * room * clients,
         MemPrivileges::LOCAL_READ | MemPrivileges::LOCAL_WRITE,
     )?;
     // Blocks without spinning, whatever DAT_WAIT says. The queue grows with the
     // completions of its endpoints; the length given here is for the other
     // events.
-    let events = EventDispatcher::with_policy(
-        &adapter,
+    let events = adapter.create_dispatcher_with_policy(
         4 * options.clients + 16,
         EvdFlags::DTO | EvdFlags::CONNECTION | EvdFlags::CR,
         WaitPolicy::Block,
     )?;
     let mut places = (0..clients)
         .map(|number| {
-            let endpoint = zone.endpoint(&EndpointOptions::new(&events))?;
+            let endpoint = zone.create_endpoint(&EndpointOptions::new(&events))?;
             endpoint.set_context(number as u64);
             let mut place = ClientSlot {
                 endpoint,
@@ -110,7 +107,7 @@ fn run(options: Options) -> Outcome<()> {
     let mut gone = 0;
     while options.count.is_none_or(|count| gone < count) {
         let event = wait(&events)?;
-        if let Some(mut request) = ConnectionRequest::from_event(&event) {
+        if let Some(request) = ConnectionRequest::from_event(&event) {
             // A request that is dropped without an answer is rejected.
             if let Some(place) = places.iter_mut().find(|place| !place.taken) {
                 request.accept(&mut place.endpoint, &[])?;

@@ -75,20 +75,18 @@ enum Message {
 
 fn run(options: Options) -> Outcome<()> {
     let adapter = Adapter::open(&options.common.adapter)?;
-    let zone = adapter.zone()?;
+    let zone = adapter.create_zone()?;
     let size = options.size as usize;
     let out = size.next_multiple_of(LINE);
-    let memory = zone.memory(
+    let memory = zone.allocate(
         2 * out,
         MemPrivileges::LOCAL_READ | MemPrivileges::LOCAL_WRITE,
     )?;
     // Separate EVDs: events of different streams have no order.
-    let transfers = adapter.dispatcher(8, EvdFlags::DTO)?;
-    let connections = adapter.dispatcher(8, EvdFlags::CONNECTION | EvdFlags::CR)?;
-    let endpoint = zone.endpoint(&EndpointOptions {
-        connect: Some(&connections),
-        ..EndpointOptions::new(&transfers)
-    })?;
+    let transfers = adapter.create_dispatcher(8, EvdFlags::DTO)?;
+    let connections = adapter.create_dispatcher(8, EvdFlags::CONNECTION | EvdFlags::CR)?;
+    let endpoint_options = EndpointOptions::new(&transfers).connect_events(&connections);
+    let endpoint = zone.create_endpoint(&endpoint_options)?;
     let mut side = Side {
         endpoint,
         transfers,
@@ -108,7 +106,7 @@ fn run(options: Options) -> Outcome<()> {
                 &[],
             )?;
             side.ping(options.count)?;
-            side.endpoint.disconnect(true)?;
+            side.endpoint.disconnect()?;
             expect(&connections, ConnectionKind::Disconnected)
         }
         None => {

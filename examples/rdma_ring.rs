@@ -92,20 +92,20 @@ const POLLS_PER_YIELD: u32 = 1000;
 
 fn run(options: Options) -> Outcome<()> {
     let adapter = Adapter::open(&options.common.adapter)?;
-    let zone = adapter.zone()?;
-    let transfers = adapter.dispatcher(SLOTS as u32, EvdFlags::DTO)?;
-    let arrivals = adapter.dispatcher(SLOTS as u32, EvdFlags::DTO)?;
-    let connections = adapter.dispatcher(8, EvdFlags::CONNECTION | EvdFlags::CR)?;
-    let endpoint = zone.endpoint(&EndpointOptions {
-        recv: Some(&arrivals),
-        connect: Some(&connections),
-        // A receive for each slot, and a write and a send.
-        attributes: Some(adapter.endpoint_attributes(SLOTS as u32, 2 * SLOTS as u32)),
-        ..EndpointOptions::new(&transfers)
-    })?;
+    let zone = adapter.create_zone()?;
+    let transfers = adapter.create_dispatcher(SLOTS as u32, EvdFlags::DTO)?;
+    let arrivals = adapter.create_dispatcher(SLOTS as u32, EvdFlags::DTO)?;
+    let connections = adapter.create_dispatcher(8, EvdFlags::CONNECTION | EvdFlags::CR)?;
+    // A receive for each slot, and a write and a send.
+    let attributes = adapter.endpoint_attributes(SLOTS as u32, 2 * SLOTS as u32);
+    let endpoint_options = EndpointOptions::new(&transfers)
+        .recv_events(&arrivals)
+        .connect_events(&connections)
+        .attributes(attributes);
+    let endpoint = zone.create_endpoint(&endpoint_options)?;
     // The slots, followed by one line for the total of emptied slots, and one for
     // each message of the consumer.
-    let memory = zone.memory(
+    let memory = zone.allocate(
         (SLOTS as usize + 1 + MESSAGES) * LINE,
         MemPrivileges::LOCAL_READ | MemPrivileges::LOCAL_WRITE | MemPrivileges::REMOTE_WRITE,
     )?;
@@ -133,13 +133,13 @@ fn run(options: Options) -> Outcome<()> {
                 .ok_or("the peer has no ring of this size: start rdma_ring there")?;
             side.by_message = side.method()?;
             side.produce(ring, options.count)?;
-            side.endpoint.disconnect(true)?;
+            side.endpoint.disconnect()?;
             expect(&side.connections, ConnectionKind::Disconnected)
         }
         None => {
             let listening = adapter.listen(port, &side.connections)?;
             println!("listening on {port}");
-            let mut request = ConnectionRequest::from_event(&wait(&side.connections)?)
+            let request = ConnectionRequest::from_event(&wait(&side.connections)?)
                 .ok_or("no connection request")?;
             let about = request.private_data();
             let credits = parse_credits(&about).ok_or("the peer is not rdma_ring")?;
@@ -426,7 +426,7 @@ impl Side {
         self.idle += 1;
         if self.idle.is_multiple_of(POLLS_PER_YIELD) {
             thread::yield_now();
-            if let Some(event) = self.connections.next()? {
+            if let Some(event) = self.connections.dequeue()? {
                 return Err(format!("the peer has left: {:?}", event.data).into());
             }
         }
@@ -436,7 +436,7 @@ impl Side {
 
 /// Takes a completion, and returns its cookie.
 fn completed(events: &EventDispatcher) -> Outcome<Option<u64>> {
-    let Some(event) = events.next()? else {
+    let Some(event) = events.dequeue()? else {
         return Ok(None);
     };
     match event.data {

@@ -61,17 +61,15 @@ struct Client {
 
 fn run(options: Options) -> Outcome<()> {
     let adapter = Adapter::open(&options.common.adapter)?;
-    let zone = adapter.zone()?;
-    let memory = zone.memory(
+    let zone = adapter.create_zone()?;
+    let memory = zone.allocate(
         (GRANTS + MOST) as usize * LINE,
         MemPrivileges::LOCAL_READ | MemPrivileges::LOCAL_WRITE,
     )?;
-    let transfers = adapter.dispatcher((GRANTS + MOST) as u32, EvdFlags::DTO)?;
-    let connections = adapter.dispatcher(8, EvdFlags::CONNECTION)?;
-    let endpoint = zone.endpoint(&EndpointOptions {
-        connect: Some(&connections),
-        ..EndpointOptions::new(&transfers)
-    })?;
+    let transfers = adapter.create_dispatcher((GRANTS + MOST) as u32, EvdFlags::DTO)?;
+    let connections = adapter.create_dispatcher(8, EvdFlags::CONNECTION)?;
+    let endpoint =
+        zone.create_endpoint(&EndpointOptions::new(&transfers).connect_events(&connections))?;
     let mut client = Client {
         endpoint,
         transfers,
@@ -100,7 +98,7 @@ fn run(options: Options) -> Outcome<()> {
     client.window = u64::from_le_bytes(*window).clamp(1, MOST);
 
     client.send_all(options.count)?;
-    client.endpoint.disconnect(true)?;
+    client.endpoint.disconnect()?;
     expect(&connections, ConnectionKind::Disconnected)?;
     println!("{} messages sent", options.count);
     Ok(())

@@ -103,14 +103,14 @@ fn run(options: Options) -> Outcome<()> {
     let count = 2 * low;
 
     let adapter = Adapter::open(&options.common.adapter)?;
-    let zone = adapter.zone()?;
-    let events = adapter.dispatcher(
+    let zone = adapter.create_zone()?;
+    let events = adapter.create_dispatcher(
         4 * options.clients + 16,
         EvdFlags::DTO | EvdFlags::CONNECTION | EvdFlags::CR,
     )?;
     let buffers = Buffers {
-        shared: zone.shared_receive_queue(count, 1)?,
-        memory: zone.memory(
+        shared: zone.create_shared_receive_queue(count, 1)?,
+        memory: zone.allocate(
             count as usize * BYTES,
             MemPrivileges::LOCAL_READ | MemPrivileges::LOCAL_WRITE,
         )?,
@@ -124,7 +124,7 @@ fn run(options: Options) -> Outcome<()> {
     buffers.post_all(&mut buffers.state())?;
     buffers.shared.set_low_watermark(low)?;
     let server = Server {
-        grants: zone.memory(clients * LINE, MemPrivileges::LOCAL_READ)?,
+        grants: zone.allocate(clients * LINE, MemPrivileges::LOCAL_READ)?,
         clients: std::iter::repeat_with(|| None).take(clients).collect(),
         asked: 0,
         zone,
@@ -340,7 +340,7 @@ impl Server<'_> {
         self.clients[place] = None;
     }
 
-    fn answer_request(&mut self, mut request: ConnectionRequest) -> Outcome<()> {
+    fn answer_request(&mut self, request: ConnectionRequest) -> Outcome<()> {
         let number = self.asked;
         self.asked += 1;
         let present = self.clients.iter().flatten().count();
@@ -355,10 +355,8 @@ impl Server<'_> {
             request.reject();
             return Ok(());
         };
-        let mut endpoint = self.zone.endpoint(&EndpointOptions {
-            shared: Some(&self.buffers.shared),
-            ..EndpointOptions::new(&self.events)
-        })?;
+        let options = EndpointOptions::new(&self.events).shared(&self.buffers.shared);
+        let mut endpoint = self.zone.create_endpoint(&options)?;
         endpoint.set_context(place as u64);
         // The window counts as a grant.
         self.buffers.ensure_posted()?;
@@ -398,7 +396,7 @@ impl Client {
         }
         self.failed = true;
         if !self.gone {
-            self.endpoint.disconnect(false)?;
+            self.endpoint.disconnect_abruptly()?;
         }
         Ok(0)
     }

@@ -19,13 +19,13 @@
 //!     // A port of an RDMA device, and memory that it may use: the reply at offset 0,
 //!     // the request 64 bytes further, in another cache line.
 //!     let adapter = Adapter::open("mlx5_0")?;
-//!     let zone = adapter.zone()?;
-//!     let memory = zone.memory(128, MemPrivileges::LOCAL_READ | MemPrivileges::LOCAL_WRITE)?;
+//!     let zone = adapter.create_zone()?;
+//!     let memory = zone.allocate(128, MemPrivileges::LOCAL_READ | MemPrivileges::LOCAL_WRITE)?;
 //!
 //!     // Events report what happens. The receive is posted before the peer can
 //!     // send anything.
-//!     let events = adapter.dispatcher(16, EvdFlags::DTO | EvdFlags::CONNECTION)?;
-//!     let mut endpoint = zone.endpoint(&EndpointOptions::new(&events))?;
+//!     let events = adapter.create_dispatcher(16, EvdFlags::DTO | EvdFlags::CONNECTION)?;
+//!     let mut endpoint = zone.create_endpoint(&EndpointOptions::new(&events))?;
 //!     endpoint.post_recv(&[memory.segment(0..64)], 1, CompletionFlags::empty())?;
 //!
 //!     let server = "192.0.2.1:0".parse()?;
@@ -51,44 +51,32 @@
 //! }
 //! ```
 //!
-//! # Layers
-//! A program uses [`safe`]: types such as [`safe::Endpoint`] that own DAT objects. They stand on
-//! [`object`], the DAT objects that C programs use, named by [handles](handle). The objects
-//! stand on `dat-engine`, which writes the work queues of the device.
-//!
 //! | module | content |
 //! | --- | --- |
-//! | [`safe`] | the objects as safe Rust types: begin here |
-//! | [`object`] | the objects with DAT's own rules, named by handles; [`safe`] and the C interfaces use it |
-//! | [`registry`] | the names of adapters: devices, and entries of dat.conf |
-//! | [`options`] | options of an adapter, from the environment and dat.conf |
+//! | [`safe`] | the DAT objects, as types such as [`safe::Endpoint`]: begin here |
 //! | [`types`] | plain values: flags, states, events, attributes |
 //! | [`status`] | `DAT_RETURN`, the result of a call |
-//! | [`handle`] | how objects are named and found |
-//! | [`state`] | the state machine of endpoints, as tables |
-//! | [`warnings`] | warnings of the library's threads, as lines of text |
+//! | [`registry`] | the names of adapters: devices, and entries of dat.conf |
 //!
 //! The C interfaces are packages of their own that convert values and call this crate; no type here
-//! has the layout of a C struct.
+//! has the layout of a C struct. What is only for them is public, but hidden from these pages, and
+//! may change in any version.
 //!
 //! # Lifetimes
-//! An object of [`safe`] is freed when its last owner is dropped, and it owns the objects that it
-//! uses. A program may thus drop them in any order. Memory stays mapped as long as the device may
-//! write to it. An object of [`object`] is freed by its handle; a call on the handle afterwards
-//! gets `DAT_INVALID_HANDLE`.
+//! An object is freed when its last owner is dropped, and it owns the objects that it uses. A
+//! program may thus drop them in any order. Memory stays mapped as long as the device may write to
+//! it.
 //!
 //! # Safety
-//! No safe function of this crate can cause undefined behaviour, on any thread, with any handle. Of
-//! the calls of [`object`], those that post are `unsafe`, because posting takes no lock, and so are
-//! those that change what a post uses (reset, modify, disconnect, free, bind, resize, an abrupt
-//! close). The types of [`safe`] ensure by borrowing that these calls do not run at the same time.
-//! An endpoint that such a type owns must not be posted to, reset or freed by its handle.
+//! No safe function of this crate can cause undefined behaviour, on any thread, with any handle.
+//! Posting takes no lock: the types of [`safe`] ensure by borrowing that posts to an endpoint, and
+//! calls that change what a post uses, do not run at the same time.
 //!
 //! # Adapters and their names
 //! An RDMA device needs no configuration: its adapter is called `DEVICE`, or `DEVICE-PORT` for
 //! another port than the first. dat.conf can define further names: see [`registry`].
-//! [`safe::Adapter::query`] returns what an adapter supports; [`object::ia::attributes`] says where
-//! each value comes from.
+//! [`safe::Adapter::query`] returns what an adapter supports. Environment variables and instance
+//! data of dat.conf change how it works (`DAT_PATH`, `DAT_WAIT`): the manual page udapl(7) has all.
 //!
 //! # Threads
 //! The library has threads of its own, which block all signals and carry no data. Three kinds of
@@ -106,15 +94,14 @@
 //! [`Memory`](safe::Memory) that it is given first.
 //!
 //! # Units
-//! Lengths are in bytes, and depths in requests or receives. Timeouts of [`safe`] are
-//! [`Duration`](std::time::Duration)s, where `None` waits for ever; those of [`object`] are
-//! microseconds.
+//! Lengths are in bytes, and depths in requests or receives. Timeouts are
+//! [`Duration`](std::time::Duration)s, where `None` waits for ever.
 //!
 //! # Errors
 //! Control calls return a [`DatError`]: the `DAT_RETURN`, and the cause in words. Posts and binds of
 //! [`safe`] return a [`Refusal`], which takes no memory: it has the code and the values that were
 //! wrong, and becomes a sentence when it is displayed. Calls that take events return the bare
-//! [`DatReturn`], as do the posts of [`object`].
+//! [`DatReturn`].
 //!
 //! ```
 //! use dat_api::ReturnType;
@@ -127,7 +114,7 @@
 //!
 //! If the process has no memory left, what Rust's allocator does happens: the process ends, as in any
 //! Rust program. Memory of the kernel or the device that is missing, and large arrays, are errors. The C
-//! libraries refuse the call instead ([`memory`]).
+//! libraries refuse the call instead.
 //!
 //! # Forks
 //! Adapters belong to the process that opened them. In a child after fork, calls on them fail with
@@ -138,26 +125,37 @@
 mod error;
 // Converting a number from a C program to an object takes a raw pointer.
 #[allow(unsafe_code)]
+#[doc(hidden)]
 pub mod handle;
+#[doc(hidden)]
 pub mod object;
+#[doc(hidden)]
 pub mod options;
 #[allow(unsafe_code)]
 mod per_process;
 mod refusal;
 pub mod registry;
+#[doc(hidden)]
 pub mod state;
 // Memory that the device writes, and posts that use it.
 #[allow(unsafe_code)]
 pub mod safe;
 pub mod status;
 pub mod types;
+#[doc(hidden)]
 pub mod warnings;
 
-pub use dat_engine::environment;
-pub use dat_engine::memory;
-pub use dat_engine::sync;
-pub use dat_engine::thread::CancellationDisabled;
 pub use error::{DatError, Result};
-pub use handle::{Handle, Kind};
-pub use refusal::{CnoRefusal, EvdRefusal, Refusal, Unusable};
-pub use status::{DatReturn, OwnCodes, ReturnCodes, ReturnType, Subtype};
+pub use handle::Handle;
+pub use refusal::{CnoRefusal, Refusal, Unusable};
+pub use status::{DatReturn, ReturnType, Subtype};
+
+// For the C interfaces.
+#[doc(hidden)]
+pub use dat_engine::{environment, memory, sync, thread::CancellationDisabled};
+#[doc(hidden)]
+pub use handle::Kind;
+#[doc(hidden)]
+pub use refusal::EvdRefusal;
+#[doc(hidden)]
+pub use status::{OwnCodes, ReturnCodes};

@@ -170,17 +170,16 @@ pub(crate) struct Side {
 impl Side {
     /// Creates an unconnected side whose receives are posted.
     pub(crate) fn new(adapter: &Adapter, deadline: Instant) -> Result<Self> {
-        let zone = adapter.zone()?;
-        let memory = zone.memory(AREAS * LARGEST, MemPrivileges::all())?;
+        let zone = adapter.create_zone()?;
+        let memory = zone.allocate(AREAS * LARGEST, MemPrivileges::all())?;
         // Separate EVDs: events of different streams have no order.
-        let transfers = adapter.dispatcher(32, EvdFlags::DTO)?;
-        let connections = adapter.dispatcher(16, EvdFlags::CONNECTION | EvdFlags::CR)?;
+        let transfers = adapter.create_dispatcher(32, EvdFlags::DTO)?;
+        let connections = adapter.create_dispatcher(16, EvdFlags::CONNECTION | EvdFlags::CR)?;
         let attributes = adapter.endpoint_attributes(RECEIVES as u32, 4);
-        let endpoint = zone.endpoint(&EndpointOptions {
-            connect: Some(&connections),
-            attributes: Some(attributes),
-            ..EndpointOptions::new(&transfers)
-        })?;
+        let options = EndpointOptions::new(&transfers)
+            .connect_events(&connections)
+            .attributes(attributes);
+        let endpoint = zone.create_endpoint(&options)?;
         let own = Peer {
             memory: memory.remote(0..AREAS * LARGEST),
             reads: attributes.max_rdma_read_in > 0 && attributes.max_rdma_read_out > 0,
@@ -235,12 +234,13 @@ impl Side {
         loop {
             let awaited = Awaited::Request { rejected };
             let event = self.wait(&self.connections, awaited)?;
-            let Some(mut request) = ConnectionRequest::from_event(&event) else {
+            let Some(request) = ConnectionRequest::from_event(&event) else {
                 continue;
             };
             if let Some(peer) = Peer::of_bytes(&request.private_data()) {
                 self.peer = peer;
-                return Ok(request.accept(&mut self.endpoint, &self.own.to_bytes())?);
+                let accepted = request.accept(&mut self.endpoint, &self.own.to_bytes());
+                return Ok(accepted.map_err(DatError::from)?);
             }
             request.reject();
             rejected += 1;
@@ -333,7 +333,7 @@ impl Side {
     /// Ends the connection, and waits a moment for the peer.
     pub(crate) fn disconnect(&mut self) {
         // All is done; only the peer's waiting depends on this.
-        if self.endpoint.disconnect(true).is_ok() {
+        if self.endpoint.disconnect().is_ok() {
             self.await_disconnect();
         }
     }

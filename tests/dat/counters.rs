@@ -5,7 +5,7 @@ use std::time::Duration;
 use dat::abi::*;
 use dat::exports::*;
 use dat_api::ReturnType;
-use dat_api::safe::{Adapter, EventDispatcher, WaitCounters, WaitPolicy};
+use dat_api::safe::{Adapter, WaitCounters, WaitPolicy};
 use dat_api::types::EvdFlags;
 
 use crate::support::{Fixture, Pair, Shape, blank, device, fails, fails_with, ok, post_srq, srq};
@@ -127,7 +127,8 @@ fn each_policy_counts_what_it_does() {
     let adapter = Adapter::open(device::name()).expect("the device is there");
     let none = WaitCounters::default();
     for (policy, spins, blocks) in [(WaitPolicy::Poll, 1, 0), (WaitPolicy::Block, 0, 1)] {
-        let evd = EventDispatcher::with_policy(&adapter, 8, EvdFlags::SOFTWARE, policy)
+        let evd = adapter
+            .create_dispatcher_with_policy(8, EvdFlags::SOFTWARE, policy)
             .expect("a dispatcher");
         let end = evd.wait(Some(Duration::from_millis(2)));
         assert!(
@@ -146,7 +147,7 @@ fn each_policy_counts_what_it_does() {
         // An event that arrives during a spin or a sleep.
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| evd.wait(None));
-            while evd.next().is_ok() {
+            while evd.dequeue().is_ok() {
                 std::thread::yield_now();
             }
             evd.post(7).expect("room");

@@ -33,16 +33,16 @@ fn kind(events: &EventDispatcher) -> ConnectionKind {
 
 /// Two connected endpoints and their event dispatchers: active, passive.
 fn pair(adapter: &Adapter) -> [(Endpoint, EventDispatcher); 2] {
-    pair_in(adapter, &adapter.zone().expect("a zone"))
+    pair_in(adapter, &adapter.create_zone().expect("a zone"))
 }
 
 /// As [`pair`], in a zone of the adapter.
 fn pair_in(adapter: &Adapter, zone: &ProtectionZone) -> [(Endpoint, EventDispatcher); 2] {
     let made = || {
         let events = adapter
-            .dispatcher(64, EvdFlags::DTO | EvdFlags::CONNECTION)
+            .create_dispatcher(64, EvdFlags::DTO | EvdFlags::CONNECTION)
             .expect("a dispatcher");
-        let endpoint = zone.endpoint(&EndpointOptions::new(&events));
+        let endpoint = zone.create_endpoint(&EndpointOptions::new(&events));
         (endpoint.expect("an endpoint"), events)
     };
     connected(adapter, [made(), made()])
@@ -53,7 +53,9 @@ fn connected(
     adapter: &Adapter,
     [mut active, mut passive]: [(Endpoint, EventDispatcher); 2],
 ) -> [(Endpoint, EventDispatcher); 2] {
-    let requests = adapter.dispatcher(8, EvdFlags::CR).expect("a dispatcher");
+    let requests = adapter
+        .create_dispatcher(8, EvdFlags::CR)
+        .expect("a dispatcher");
     let point = adapter.listen_any(&requests).expect("a service point");
     let here = adapter.address();
     active
@@ -61,7 +63,7 @@ fn connected(
         .connect(here, point.qualifier(), SOON, b"hello")
         .expect("begun");
     let event = requests.wait(SOON).expect("a request");
-    let mut request = ConnectionRequest::from_event(&event).expect("a request");
+    let request = ConnectionRequest::from_event(&event).expect("a request");
     assert_eq!(request.private_data(), b"hello");
     request.accept(&mut passive.0, b"").expect("accepted");
     assert_eq!(kind(&active.1), ConnectionKind::Established);
@@ -74,9 +76,9 @@ fn messages_go_both_ways_and_objects_are_dropped_in_any_order() {
     let fixture = Fixture::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
     let [(mut one, ones), (mut other, others)] = pair(&adapter);
-    let zone = adapter.zone().expect("a zone of its own");
+    let zone = adapter.create_zone().expect("a zone of its own");
     // The endpoints are in another zone.
-    let foreign = zone.memory(64, MemPrivileges::all()).expect("memory");
+    let foreign = zone.allocate(64, MemPrivileges::all()).expect("memory");
     let refused = one.post_recv(&[foreign.segment(0..64)], 0, CompletionFlags::empty());
     let refused = refused.expect_err("of another zone");
     assert!(refused.code().is(ReturnType::ProtectionViolation));
@@ -103,7 +105,7 @@ fn messages_go_both_ways_and_objects_are_dropped_in_any_order() {
     one.post_send(&none, 8, CompletionFlags::empty())
         .expect("posted");
     fixture.run();
-    let received = device::comes(|| others.next().expect("not waited on"));
+    let received = device::comes(|| others.dequeue().expect("not waited on"));
     let received = received.expect("an event");
     assert!(matches!(
         received.data,
@@ -134,16 +136,18 @@ fn messages_go_both_ways_and_objects_are_dropped_in_any_order() {
 fn memory_stays_mapped_while_receives_refer_to_it() {
     let fixture = Fixture::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
-    let zone = adapter.zone().expect("a zone");
+    let zone = adapter.create_zone().expect("a zone");
     let events = adapter
-        .dispatcher(64, EvdFlags::DTO | EvdFlags::CONNECTION)
+        .create_dispatcher(64, EvdFlags::DTO | EvdFlags::CONNECTION)
         .expect("a dispatcher");
     let mut endpoint = zone
-        .endpoint(&EndpointOptions::new(&events))
+        .create_endpoint(&EndpointOptions::new(&events))
         .expect("an endpoint");
     // Large, so that memory that other threads map meanwhile does not land on its
     // first page.
-    let memory = zone.memory(1 << 20, MemPrivileges::all()).expect("memory");
+    let memory = zone
+        .allocate(1 << 20, MemPrivileges::all())
+        .expect("memory");
     endpoint
         .post_recv(&[memory.segment(0..4096)], 1, CompletionFlags::empty())
         .expect("posted");
@@ -160,8 +164,8 @@ fn huge_pages_carry_a_message_or_are_refused_with_a_cause() {
     const BYTES: usize = 100_000;
     let fixture = Fixture::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
-    let zone = adapter.zone().expect("a zone");
-    let memory = match zone.huge_memory(2 * BYTES, MemPrivileges::all()) {
+    let zone = adapter.create_zone().expect("a zone");
+    let memory = match zone.allocate_huge(2 * BYTES, MemPrivileges::all()) {
         Ok(memory) => memory,
         Err(error) => {
             eprintln!("SKIPPED: a message on huge pages: this system has none to spare");
@@ -186,7 +190,7 @@ fn huge_pages_carry_a_message_or_are_refused_with_a_cause() {
     one.post_send(&[memory.segment(0..BYTES)], 2, CompletionFlags::empty())
         .expect("posted");
     fixture.run();
-    let received = device::comes(|| others.next().expect("not waited on"));
+    let received = device::comes(|| others.dequeue().expect("not waited on"));
     assert!(matches!(
         received.expect("an event").data,
         EventData::Dto {
@@ -207,9 +211,9 @@ fn several_threads_post_receives_to_a_shared_queue() {
     const EACH: u64 = 100;
     let fixture = Fixture::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
-    let zone = adapter.zone().expect("a zone");
-    let queue = zone.shared_receive_queue(512, 1).expect("a queue");
-    let memories = [(); 2].map(|()| zone.memory(64, MemPrivileges::all()).expect("memory"));
+    let zone = adapter.create_zone().expect("a zone");
+    let queue = zone.create_shared_receive_queue(512, 1).expect("a queue");
+    let memories = [(); 2].map(|()| zone.allocate(64, MemPrivileges::all()).expect("memory"));
     thread::scope(|scope| {
         for first in (0..THREADS).map(|thread| thread * EACH) {
             let (queue, memories) = (queue.clone(), &memories);
@@ -225,12 +229,13 @@ fn several_threads_post_receives_to_a_shared_queue() {
     assert_eq!(u64::from(queue.query().outstanding), THREADS * EACH);
     let ends = [None, Some(&queue)].map(|shared| {
         let events = adapter
-            .dispatcher(64, EvdFlags::DTO | EvdFlags::CONNECTION)
+            .create_dispatcher(64, EvdFlags::DTO | EvdFlags::CONNECTION)
             .expect("a dispatcher");
-        let endpoint = zone.endpoint(&EndpointOptions {
-            shared,
-            ..EndpointOptions::new(&events)
-        });
+        let mut options = EndpointOptions::new(&events);
+        if let Some(queue) = shared {
+            options = options.shared(queue);
+        }
+        let endpoint = zone.create_endpoint(&options);
         (endpoint.expect("an endpoint"), events)
     });
     let [(mut one, ones), (_other, others)] = connected(&adapter, ends);
@@ -240,7 +245,7 @@ fn several_threads_post_receives_to_a_shared_queue() {
             .expect("room");
         fixture.run();
         for events in [&ones, &others] {
-            let event = device::comes(|| events.next().expect("not waited on"));
+            let event = device::comes(|| events.dequeue().expect("not waited on"));
             match event.expect("an event").data {
                 EventData::Dto {
                     ep,
@@ -268,8 +273,8 @@ fn memory_is_written_and_read_by_several_threads_at_once() {
     const BYTES: usize = 200;
     let _fixture = Fixture::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
-    let zone = adapter.zone().expect("a zone");
-    let memory = zone.memory(BYTES, MemPrivileges::all()).expect("memory");
+    let zone = adapter.create_zone().expect("a zone");
+    let memory = zone.allocate(BYTES, MemPrivileges::all()).expect("memory");
     thread::scope(|scope| {
         for value in [0x11, 0xee] {
             let memory = &memory;
@@ -300,13 +305,13 @@ fn memory_is_read_and_sent_while_a_poll_places_payloads_in_it() {
     const MESSAGES: u64 = 200;
     let fixture = Fixture::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
-    let zone = adapter.zone().expect("a zone");
-    let [sent, memory] = [(); 2].map(|()| zone.memory(64, MemPrivileges::all()).expect("memory"));
+    let zone = adapter.create_zone().expect("a zone");
+    let [sent, memory] = [(); 2].map(|()| zone.allocate(64, MemPrivileges::all()).expect("memory"));
     let ends = [(); 2].map(|()| {
         let events = adapter
-            .dispatcher(64, EvdFlags::DTO | EvdFlags::CONNECTION)
+            .create_dispatcher(64, EvdFlags::DTO | EvdFlags::CONNECTION)
             .expect("a dispatcher");
-        let endpoint = zone.endpoint(&EndpointOptions::new(&events));
+        let endpoint = zone.create_endpoint(&EndpointOptions::new(&events));
         (endpoint.expect("an endpoint"), events)
     });
     let [(mut one, ones), (mut other, others)] = connected(&adapter, ends);
@@ -331,7 +336,7 @@ fn memory_is_read_and_sent_while_a_poll_places_payloads_in_it() {
                 .expect("room");
             fixture.run();
             for events in [&ones, &others] {
-                let event = device::comes(|| events.next().expect("not waited on"));
+                let event = device::comes(|| events.dequeue().expect("not waited on"));
                 assert!(matches!(
                     event.expect("an event").data,
                     EventData::Dto { status: DtoStatus::Success, cookie, .. } if cookie == number
@@ -378,7 +383,7 @@ fn a_wait_can_be_ended_and_allowed_again() {
     let _fixture = Fixture::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
     let events = adapter
-        .dispatcher(4, EvdFlags::SOFTWARE)
+        .create_dispatcher(4, EvdFlags::SOFTWARE)
         .expect("a dispatcher");
     thread::scope(|scope| {
         let waiter = scope.spawn(|| events.wait(None));
@@ -396,11 +401,11 @@ fn a_wait_can_be_ended_and_allowed_again() {
 
 /// Returns an endpoint, and a dispatcher for all its events.
 fn one(adapter: &Adapter) -> (Endpoint, EventDispatcher) {
-    let zone = adapter.zone().expect("a zone");
+    let zone = adapter.create_zone().expect("a zone");
     let events = adapter
-        .dispatcher(64, EvdFlags::DTO | EvdFlags::CONNECTION)
+        .create_dispatcher(64, EvdFlags::DTO | EvdFlags::CONNECTION)
         .expect("a dispatcher");
-    let endpoint = zone.endpoint(&EndpointOptions::new(&events));
+    let endpoint = zone.create_endpoint(&EndpointOptions::new(&events));
     (endpoint.expect("an endpoint"), events)
 }
 
@@ -464,25 +469,25 @@ fn is_mapped(at: usize) -> bool {
 fn a_window_opens_memory_and_keeps_it_registered() {
     let fixture = Fixture::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
-    let zone = adapter.zone().expect("a zone");
+    let zone = adapter.create_zone().expect("a zone");
     let made = || {
         let flags = EvdFlags::DTO | EvdFlags::CONNECTION | EvdFlags::RMR_BIND;
-        let events = adapter.dispatcher(64, flags).expect("a dispatcher");
-        let endpoint = zone.endpoint(&EndpointOptions::new(&events));
+        let events = adapter.create_dispatcher(64, flags).expect("a dispatcher");
+        let endpoint = zone.create_endpoint(&EndpointOptions::new(&events));
         (endpoint.expect("an endpoint"), events)
     };
     let [(mut one, ones), (mut other, others)] = connected(&adapter, [made(), made()]);
-    let local = zone.memory(64, MemPrivileges::all()).expect("memory");
-    let region = zone.memory(64, MemPrivileges::all()).expect("memory");
+    let local = zone.allocate(64, MemPrivileges::all()).expect("memory");
+    let region = zone.allocate(64, MemPrivileges::all()).expect("memory");
     local.write(0, &[9; 64]);
-    let mut window = zone.window().expect("a window");
+    let mut window = zone.create_window().expect("a window");
     let (rights, none) = (MemPrivileges::REMOTE_WRITE, CompletionFlags::empty());
     let remote = other
         .bind(&mut window, region.segment(8..24), rights, 31, none)
         .expect("posted");
     let next = |events: &EventDispatcher| {
         fixture.run();
-        device::comes(|| events.next().expect("not waited on")).expect("an event")
+        device::comes(|| events.dequeue().expect("not waited on")).expect("an event")
     };
     let bound = EventData::RmrBind {
         ep: other.handle(),
@@ -533,13 +538,15 @@ fn a_window_opens_memory_and_keeps_it_registered() {
 fn a_notification_object_reports_several_dispatchers() {
     let fixture = Fixture::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
-    let cno = adapter.cno().expect("a notification object");
+    let cno = adapter.create_cno().expect("a notification object");
     let [(mut one, ones), (mut other, others)] = pair(&adapter);
-    let software = adapter.dispatcher(4, EvdFlags::SOFTWARE).expect("a bell");
+    let software = adapter
+        .create_dispatcher(4, EvdFlags::SOFTWARE)
+        .expect("a bell");
     for events in [&ones, &others, &software, &adapter.async_events()] {
         events.set_cno(Some(&cno)).expect("a bound CNO");
     }
-    let zone = adapter.zone().expect("a zone of its own");
+    let zone = adapter.create_zone().expect("a zone of its own");
     drop(zone);
     let refused = cno.wait(Some(Duration::ZERO)).expect_err("nothing");
     assert!(refused.code().is(ReturnType::QueueEmpty));
@@ -557,7 +564,7 @@ fn a_notification_object_reports_several_dispatchers() {
                 let woken = cno.wait(SOON).expect("woken").expect("a dispatcher");
                 let mut both = [&ones, &others].into_iter();
                 let events = both.find(|events| events.handle() == woken);
-                let event = events.expect("one of them").next();
+                let event = events.expect("one of them").dequeue();
                 assert!(event.expect("no waiter").is_some());
                 woken
             })
@@ -589,7 +596,7 @@ fn a_notification_object_reports_several_dispatchers() {
     cno.clear_agent();
     // Disabled and enabled, resized, and without a notification object.
     assert_eq!(cno.wait(SOON), Ok(Some(software.handle())));
-    while software.next().expect("no waiter").is_some() {}
+    while software.dequeue().expect("no waiter").is_some() {}
     software.disable().expect("open");
     software.post(3).expect("room");
     assert!(cno.wait(Some(Duration::ZERO)).is_err());
@@ -599,7 +606,7 @@ fn a_notification_object_reports_several_dispatchers() {
     software.resize(1).expect("room for the one");
     assert!(software.post(4).is_err(), "full");
     software.set_cno(None).expect("open");
-    assert!(software.next().expect("no waiter").is_some());
+    assert!(software.dequeue().expect("no waiter").is_some());
     software.post(5).expect("room");
     assert!(cno.wait(Some(Duration::ZERO)).is_err());
     // In any order: dispatchers keep their notification object.

@@ -133,8 +133,10 @@ fn are_refused(messages: &MessagePair<'_>) {
     );
     assert_eq!(dto(&take(evd.0, "receive")).cookie, 0);
     let adapter = Adapter::open(device::name()).expect("the device is there");
-    let events = adapter.dispatcher(4, EvdFlags::DTO).expect("a dispatcher");
-    let refused = events.next_stamped().expect_err("refused");
+    let events = adapter
+        .create_dispatcher(4, EvdFlags::DTO)
+        .expect("a dispatcher");
+    let refused = events.dequeue_stamped().expect_err("refused");
     assert!(
         refused.code().is(ReturnType::ModelNotSupported),
         "{refused}"
@@ -147,14 +149,17 @@ fn safe_dispatchers_return_times_too() {
     let _fixture = Fixture::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
     let events = adapter
-        .dispatcher(4, EvdFlags::SOFTWARE)
+        .create_dispatcher(4, EvdFlags::SOFTWARE)
         .expect("a dispatcher");
-    assert!(events.next_stamped().expect("a clock").is_none());
+    assert!(events.dequeue_stamped().expect("a clock").is_none());
     events.post(5).expect("posted");
     events.post(6).expect("posted");
     let waited = events.wait_stamped(2, None).expect("two events");
     assert_eq!((waited.event.more, waited.nanoseconds), (1, None));
-    let last = events.next_stamped().expect("a clock").expect("an event");
+    let last = events
+        .dequeue_stamped()
+        .expect("a clock")
+        .expect("an event");
     assert_eq!(last.nanoseconds, None);
     let late = events.wait_stamped(1, Some(Duration::ZERO));
     assert!(late.is_err_and(|error| error.code().is(ReturnType::TimeoutExpired)));

@@ -47,7 +47,7 @@ const LATE: Duration = Duration::from_secs(10);
 impl Drive {
     pub(crate) fn run(&self, common: &Common) -> Outcome<()> {
         let (adapter, events) = open(common)?;
-        let zone = adapter.zone()?;
+        let zone = adapter.create_zone()?;
         let side = Side {
             common,
             zone: &zone,
@@ -84,7 +84,7 @@ impl Drive {
 impl Knock {
     pub(crate) fn run(&self, common: &Common) -> Outcome<()> {
         let (adapter, events) = open(common)?;
-        let zone = adapter.zone()?;
+        let zone = adapter.create_zone()?;
         let side = Side {
             common,
             zone: &zone,
@@ -234,7 +234,7 @@ impl Side<'_> {
             let is_done = begin.elapsed() >= time && flow.received == sent;
             if is_done && !over && ended.is_none() && flow.send_last()? {
                 over = true;
-                flow.endpoint.disconnect(true)?;
+                flow.endpoint.disconnect()?;
             }
             if let Some((kind, when)) = ended {
                 if flow.is_accounted() {

@@ -80,21 +80,21 @@ impl Flow {
         events: &EventDispatcher,
         longest: usize,
     ) -> Outcome<Self> {
-        let memory = zone.memory(
+        let memory = zone.allocate(
             (RECEIVES + WINDOW + 2) * ROOM + 8,
             MemPrivileges::LOCAL_READ
                 | MemPrivileges::LOCAL_WRITE
                 | MemPrivileges::REMOTE_READ
                 | MemPrivileges::REMOTE_WRITE,
         )?;
-        let mut options = EndpointOptions::new(events);
+        let options = EndpointOptions::new(events);
         // The device's defaults, which have no RDMA reads, plus two reads in each
         // direction.
-        let mut attributes = zone.endpoint(&options)?.query().attributes;
+        let mut attributes = zone.create_endpoint(&options)?.query().attributes;
         (attributes.max_rdma_read_in, attributes.max_rdma_read_out) = (2, 2);
-        options.attributes = Some(attributes);
+        let options = options.attributes(attributes);
         let mut flow = Self {
-            endpoint: zone.endpoint(&options)?,
+            endpoint: zone.create_endpoint(&options)?,
             memory,
             outstanding: BTreeSet::new(),
             posted: 0,

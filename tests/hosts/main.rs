@@ -87,8 +87,7 @@ fn open(common: &Common) -> Outcome<(Adapter, EventDispatcher)> {
     let adapter = Adapter::open(&common.adapter)?;
     // Blocks without spinning, because the emulated hosts share the machine's
     // processors.
-    let events = EventDispatcher::with_policy(
-        &adapter,
+    let events = adapter.create_dispatcher_with_policy(
         1024,
         EvdFlags::DTO | EvdFlags::CONNECTION | EvdFlags::CR,
         WaitPolicy::Block,

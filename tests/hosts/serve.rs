@@ -46,7 +46,7 @@ const LATE: Duration = Duration::from_secs(5);
 impl Serve {
     pub(crate) fn run(&self, common: &Common) -> Outcome<()> {
         let (adapter, events) = open(common)?;
-        let zone = adapter.zone()?;
+        let zone = adapter.create_zone()?;
         let _listening = adapter.listen(common.port, &events)?;
         println!("listening on {}", common.port);
         let mut served: Vec<Served> = Vec::new();
@@ -55,7 +55,7 @@ impl Serve {
         while gone < self.clients {
             let event = next(&events, TICK)?;
             if let Some(event) = event {
-                if let Some(mut request) = ConnectionRequest::from_event(&event) {
+                if let Some(request) = ConnectionRequest::from_event(&event) {
                     println!("request {came}");
                     if came == 0 && self.answer == Answer::Never {
                         unanswered.push(request);

@@ -8,7 +8,6 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-use dat_api::ReturnType;
 use dat_api::safe::{
     Adapter, ConnectionRequest, Endpoint, EndpointOptions, EventDispatcher, ListError, Memory,
     Message, OpenOptions, ProtectionZone, RemoteSegment, ServicePoint, SharedReceiveQueue,
@@ -17,6 +16,7 @@ use dat_api::types::{
     CompletionFlags, ConnectionKind, DtoStatus, EpAttributes, EvdFlags, Event, EventData,
     MemPrivileges,
 };
+use dat_api::{DatError, ReturnType};
 use dat_engine::DataInOrder;
 
 use super::dat::Dat;
@@ -35,13 +35,13 @@ pub(crate) struct Rust {
 
 impl Rust {
     pub(crate) fn open(adapter: &str, thread_safe: bool) -> Result<Self, Failure> {
-        let options = OpenOptions {
-            thread_safe,
-            ..OpenOptions::default()
+        let options = match thread_safe {
+            true => OpenOptions::new().thread_safe(),
+            false => OpenOptions::new(),
         };
         let adapter = Adapter::open_with(adapter, options)?;
         Ok(Self {
-            zone: adapter.zone()?,
+            zone: adapter.create_zone()?,
             adapter,
         })
     }
@@ -56,25 +56,26 @@ impl Dat for Rust {
     }
 
     fn end<const SHARED: bool>(&self, shape: &Shape) -> Result<RustEnd<SHARED>, Failure> {
-        let memory = self.zone.memory(shape.bytes, MemPrivileges::all())?;
-        let queue = |length, streams| self.adapter.dispatcher(length, streams);
+        let memory = self.zone.allocate(shape.bytes, MemPrivileges::all())?;
+        let queue = |length, streams| self.adapter.create_dispatcher(length, streams);
         let (adapter, length) = (&self.adapter, shape.received_completions);
         let received = match shape.policy {
-            Some(policy) => EventDispatcher::with_policy(adapter, length, EvdFlags::DTO, policy)?,
+            Some(policy) => adapter.create_dispatcher_with_policy(length, EvdFlags::DTO, policy)?,
             None => queue(length, EvdFlags::DTO)?,
         };
         let sent = queue(shape.sent_completions, EvdFlags::DTO)?;
         let connections = queue(CONNECTION_EVENTS, EvdFlags::CONNECTION)?;
         let srq = SHARED
-            .then(|| self.zone.shared_receive_queue(shape.receives, 1))
+            .then(|| self.zone.create_shared_receive_queue(shape.receives, 1))
             .transpose()?;
-        let endpoint = self.zone.endpoint(&EndpointOptions {
-            recv: Some(&received),
-            request: Some(&sent),
-            connect: Some(&connections),
-            shared: srq.as_ref(),
-            attributes: Some(attributes(&self.adapter, shape)),
-        })?;
+        let mut options = EndpointOptions::new(&connections)
+            .recv_events(&received)
+            .request_events(&sent)
+            .attributes(attributes(&self.adapter, shape));
+        if let Some(srq) = &srq {
+            options = options.shared(srq);
+        }
+        let endpoint = self.zone.create_endpoint(&options)?;
         Ok(RustEnd {
             has_atomics: self.adapter.query().ia.atomics,
             endpoint,
@@ -88,7 +89,9 @@ impl Dat for Rust {
     }
 
     fn listen(&self) -> Result<(Acceptor, u64), Failure> {
-        let requests = self.adapter.dispatcher(CONNECTION_EVENTS, EvdFlags::CR)?;
+        let requests = self
+            .adapter
+            .create_dispatcher(CONNECTION_EVENTS, EvdFlags::CR)?;
         let point = self.adapter.listen_any(&requests)?;
         let qualifier = point.qualifier();
         let acceptor = Acceptor {
@@ -106,14 +109,15 @@ impl Dat for Rust {
         private_data: &[u8],
     ) -> Result<Vec<u8>, Failure> {
         let event = await_event(&acceptor.requests, within, "a DAT connection request")?;
-        let mut request = ConnectionRequest::from_event(&event).ok_or_else(|| {
+        let request = ConnectionRequest::from_event(&event).ok_or_else(|| {
             Failure::run(format!(
                 "event {:?} instead of a connection request",
                 event.data
             ))
         })?;
         let theirs = request.private_data().to_vec();
-        request.accept(&mut end.endpoint, private_data)?;
+        let accepted = request.accept(&mut end.endpoint, private_data);
+        accepted.map_err(DatError::from)?;
         Ok(theirs)
     }
 
@@ -299,10 +303,10 @@ impl<const SHARED: bool> End for RustEnd<SHARED> {
 
     #[inline(always)]
     fn poll(&mut self, queue: Queue) -> Polled {
-        match self.queue(queue).next() {
+        match self.queue(queue).dequeue() {
             Ok(None) => None,
             Ok(Some(event)) => Some(done(&event, 0)),
-            Err(code) => Some(Err(Fault::Call("EventDispatcher::next", code))),
+            Err(code) => Some(Err(Fault::Call("EventDispatcher::dequeue", code))),
         }
     }
 
@@ -323,7 +327,7 @@ impl<const SHARED: bool> End for RustEnd<SHARED> {
 
     #[inline(always)]
     fn poll_extended(&mut self, queue: Queue) -> Polled {
-        match self.queue(queue).next() {
+        match self.queue(queue).dequeue() {
             Ok(Some(event)) => Some(match event.data {
                 EventData::ExtendedDto {
                     status: DtoStatus::Success,
@@ -337,7 +341,7 @@ impl<const SHARED: bool> End for RustEnd<SHARED> {
                 _ => done(&event, 0),
             }),
             Ok(None) => None,
-            Err(code) => Some(Err(Fault::Call("EventDispatcher::next", code))),
+            Err(code) => Some(Err(Fault::Call("EventDispatcher::dequeue", code))),
         }
     }
 

@@ -63,19 +63,17 @@ fn engine(device: &str, count: u32) -> Result<u64, Failure> {
 
 fn dat(adapter: &str, count: u32) -> Result<u64, Failure> {
     let adapter = Adapter::open(adapter)?;
-    let zone = adapter.zone()?;
-    let queue = |streams| adapter.dispatcher(DEPTH, streams);
+    let zone = adapter.create_zone()?;
+    let queue = |streams| adapter.create_dispatcher(DEPTH, streams);
     let received = queue(EvdFlags::DTO)?;
     let (sent, connections) = (queue(EvdFlags::DTO)?, queue(EvdFlags::CONNECTION)?);
-    let shared = zone.shared_receive_queue(DEPTH, 1)?;
+    let shared = zone.create_shared_receive_queue(DEPTH, 1)?;
     growth(count, || {
-        Ok(zone.endpoint(&EndpointOptions {
-            recv: Some(&received),
-            request: Some(&sent),
-            connect: Some(&connections),
-            shared: Some(&shared),
-            attributes: None,
-        })?)
+        let options = EndpointOptions::new(&connections)
+            .recv_events(&received)
+            .request_events(&sent)
+            .shared(&shared);
+        Ok(zone.create_endpoint(&options)?)
     })
 }
 

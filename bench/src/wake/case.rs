@@ -366,7 +366,7 @@ fn steps_to_a_completion(
         loop {
             nic.step();
             steps += 1;
-            match received.next() {
+            match received.dequeue() {
                 Ok(Some(event)) => {
                     number(&event)?;
                     break;

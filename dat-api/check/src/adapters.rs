@@ -156,11 +156,11 @@ impl Registry<'_> {
 
     /// Opens a name as a program does.
     fn open(&self, name: &str, threadsafe: bool) -> dat_api::Result<Adapter> {
-        let options = OpenOptions {
-            thread_safe: threadsafe,
-            version: self.version,
-            ..OpenOptions::default()
-        };
+        let (major, minor) = self.version;
+        let mut options = OpenOptions::new().version(major, minor);
+        if threadsafe {
+            options = options.thread_safe();
+        }
         Adapter::open_with(name, options)
     }
 

@@ -154,11 +154,12 @@ fn port_problem(transport: Transport, port: &PortInfo) -> Option<Problem> {
 /// Returns why no memory can be registered or no endpoint created.
 fn endpoint_problem(adapter: &Adapter) -> Option<Problem> {
     let tried = || {
-        let zone = adapter.zone()?;
+        let zone = adapter.create_zone()?;
         let privileges = MemPrivileges::LOCAL_READ | MemPrivileges::LOCAL_WRITE;
-        let _memory = zone.memory(REGISTERED, privileges)?;
-        let events = adapter.dispatcher(16, EvdFlags::DTO | EvdFlags::CONNECTION)?;
-        zone.endpoint(&EndpointOptions::new(&events)).map(drop)
+        let _memory = zone.allocate(REGISTERED, privileges)?;
+        let events = adapter.create_dispatcher(16, EvdFlags::DTO | EvdFlags::CONNECTION)?;
+        zone.create_endpoint(&EndpointOptions::new(&events))
+            .map(drop)
     };
     tried().err().map(|error| Problem::of_error(&error))
 }

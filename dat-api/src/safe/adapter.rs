@@ -4,6 +4,7 @@ use std::mem;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use dat_engine::wait::WaitPolicy;
 use dat_engine::{DeviceInfo, PortInfo};
 
 use super::memory::Pages;
@@ -17,16 +18,20 @@ use crate::registry::{self, Entry};
 use crate::types::{CompletionFlags, EpAttributes, EvdFlags, MemPrivileges};
 
 /// How to open an [`Adapter`].
+///
+/// ```no_run
+/// use dat_api::safe::{Adapter, OpenOptions};
+///
+/// # fn main() -> dat_api::Result<()> {
+/// let adapter = Adapter::open_with("mlx5_0", OpenOptions::new().async_events(256))?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
-    /// The least length of the dispatcher for asynchronous events.
-    pub async_events: u32,
-    /// Whether several threads may use one object at a time. The types of this module do not need
-    /// it: they allow one thread at a time to post.
-    pub thread_safe: bool,
-    /// The version of uDAPL whose entries of dat.conf have names: [`registry::VERSION`] by
-    /// default. For programs that examine the file, since the adapter is the same.
-    pub version: (u32, u32),
+    async_events: u32,
+    thread_safe: bool,
+    version: (u32, u32),
 }
 
 impl Default for OpenOptions {
@@ -36,6 +41,37 @@ impl Default for OpenOptions {
             thread_safe: false,
             version: registry::VERSION,
         }
+    }
+}
+
+impl OpenOptions {
+    /// Returns the options of [`Adapter::open`].
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the least length of the dispatcher for asynchronous events: 64 by default.
+    #[must_use]
+    pub fn async_events(mut self, length: u32) -> Self {
+        self.async_events = length;
+        self
+    }
+
+    /// Lets several threads use one object at a time. The types of this module do not need it: they
+    /// allow one thread at a time to post.
+    #[must_use]
+    pub fn thread_safe(mut self) -> Self {
+        self.thread_safe = true;
+        self
+    }
+
+    /// Sets the version of uDAPL whose entries of dat.conf have names: [`registry::VERSION`] by
+    /// default. For programs that examine the file, since the adapter is the same.
+    #[must_use]
+    pub fn version(mut self, major: u32, minor: u32) -> Self {
+        self.version = (major, minor);
+        self
     }
 }
 
@@ -176,7 +212,7 @@ impl Adapter {
     ///
     /// # Errors
     /// The device has no more.
-    pub fn zone(&self) -> Result<ProtectionZone> {
+    pub fn create_zone(&self) -> Result<ProtectionZone> {
         let pz = Pz::create(&self.0.ia)?;
         Ok(ProtectionZone(Arc::new(Zone {
             pz,
@@ -188,8 +224,21 @@ impl Adapter {
     ///
     /// # Errors
     /// A length of 0 or above the adapter's limit, or no memory.
-    pub fn dispatcher(&self, length: u32, streams: EvdFlags) -> Result<EventDispatcher> {
+    pub fn create_dispatcher(&self, length: u32, streams: EvdFlags) -> Result<EventDispatcher> {
         EventDispatcher::create(self, length, streams, None)
+    }
+
+    /// Creates a dispatcher with a wait policy of its own, which overrides `DAT_WAIT`.
+    ///
+    /// # Errors
+    /// As [`Self::create_dispatcher`].
+    pub fn create_dispatcher_with_policy(
+        &self,
+        length: u32,
+        streams: EvdFlags,
+        policy: WaitPolicy,
+    ) -> Result<EventDispatcher> {
+        EventDispatcher::create(self, length, streams, Some(policy))
     }
 
     /// Closes the adapter, if nothing is left of it except its asynchronous events; a thread that
@@ -244,11 +293,11 @@ impl ProtectionZone {
     ///
     /// # Errors
     /// No memory, or the limit on locked memory is too low.
-    pub fn memory(&self, bytes: usize, privileges: MemPrivileges) -> Result<Memory> {
+    pub fn allocate(&self, bytes: usize, privileges: MemPrivileges) -> Result<Memory> {
         Memory::allocate(self, bytes, privileges, Pages::Normal)
     }
 
-    /// As [`Self::memory`], on huge pages of the system's default size, and rounded up to whole ones:
+    /// As [`Self::allocate`], on huge pages of the system's default size, and rounded up to whole ones:
     /// the translation buffers of the processor and of the device miss less often.
     ///
     /// By default the kernel takes the pages from the NUMA node of the calling thread while that has
@@ -258,9 +307,9 @@ impl ProtectionZone {
     /// `PREFER_HUGE`.
     ///
     /// # Errors
-    /// As for [`Self::memory`]; also if not enough huge pages are free, with the number that is
+    /// As for [`Self::allocate`]; also if not enough huge pages are free, with the number that is
     /// needed.
-    pub fn huge_memory(&self, bytes: usize, privileges: MemPrivileges) -> Result<Memory> {
+    pub fn allocate_huge(&self, bytes: usize, privileges: MemPrivileges) -> Result<Memory> {
         Memory::allocate(self, bytes, privileges, Pages::Huge)
     }
 

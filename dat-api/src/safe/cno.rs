@@ -38,7 +38,7 @@ impl Adapter {
     ///
     /// # Errors
     /// No descriptors are left, or the adapter was closed.
-    pub fn cno(&self) -> Result<Cno> {
+    pub fn create_cno(&self) -> Result<Cno> {
         Ok(Cno(Arc::new(Owned {
             cno: cno::Cno::create(self.ia(), None)?,
             _adapter: self.clone(),
@@ -59,7 +59,7 @@ impl Cno {
     /// last dispatcher was dropped.
     ///
     /// A wait that begins returns at once with a dispatcher that holds events that notify, also if
-    /// it was returned before. On a strict adapter ([`crate::options::Options::strict`]), waits
+    /// it was returned before. On a strict adapter (`DAT_STRICT=1`), waits
     /// return for new events only; poll all dispatchers before waiting again.
     ///
     /// Any number of threads may wait; each trigger goes to one of them.

@@ -76,18 +76,18 @@ fn own_after(evd: Handle, error: NotOwned) -> Result<Owned<Evd>, DatReturn> {
     }
 }
 
-/// [`EventDispatcher::next`] for an event of an extended operation.
+/// [`EventDispatcher::dequeue`] for an event of an extended operation.
 #[inline(never)]
-fn next_extended(found: PeekedEvent) -> Result<Option<Event>, DatReturn> {
+fn dequeue_extended(found: PeekedEvent) -> Result<Option<Event>, DatReturn> {
     match found.take::<true, _>(|event| event) {
         Ok(event) => Ok(Some(event)),
-        Err(found) => next_slow(found.into_owned()),
+        Err(found) => dequeue_slow(found.into_owned()),
     }
 }
 
-/// [`EventDispatcher::next`] on the slow path.
+/// [`EventDispatcher::dequeue`] on the slow path.
 #[inline(never)]
-fn next_slow(owned: Owned<Evd>) -> Result<Option<Event>, DatReturn> {
+fn dequeue_slow(owned: Owned<Evd>) -> Result<Option<Event>, DatReturn> {
     match evd::dequeue_slow(owned) {
         Ok(event) => Ok(Some(event)),
         Err(EvdRefusal::Empty { .. }) => Ok(None),
@@ -142,19 +142,6 @@ impl EventDispatcher {
         }))
     }
 
-    /// Creates a dispatcher with a wait policy of its own, which overrides `DAT_WAIT`.
-    ///
-    /// # Errors
-    /// As [`Adapter::dispatcher`].
-    pub fn with_policy(
-        adapter: &Adapter,
-        length: u32,
-        streams: EvdFlags,
-        policy: WaitPolicy,
-    ) -> Result<Self> {
-        Self::create(adapter, length, streams, Some(policy))
-    }
-
     /// Returns its DAT handle, which is that of [`Event::evd`].
     #[must_use]
     pub fn handle(&self) -> Handle {
@@ -166,18 +153,37 @@ impl EventDispatcher {
     /// # Errors
     /// A thread waits on the dispatcher, or the adapter was closed.
     #[inline]
-    pub fn next(&self) -> Result<Option<Event>, DatReturn> {
+    pub fn dequeue(&self) -> Result<Option<Event>, DatReturn> {
         match evd::peek(own(self.0.handle)?) {
             Ok(Err(_empty)) => Ok(None),
             Ok(Ok(found)) => match found.take::<false, _>(|event| event) {
                 Ok(event) => Ok(Some(event)),
-                Err(found) => next_extended(found),
+                Err(found) => dequeue_extended(found),
             },
-            Err(owned) => next_slow(owned),
+            Err(owned) => dequeue_slow(owned),
         }
     }
 
-    /// Takes as many events as `events` has room for, in the order of [`Self::next`], and returns
+    /// Returns an iterator that takes the events that are there, by [`Self::dequeue`]. It ends when
+    /// there is none, or after an error; events that arrive later continue it.
+    ///
+    /// ```no_run
+    /// # use dat_api::{safe::EventDispatcher, DatReturn};
+    /// # fn all(dispatcher: &EventDispatcher) -> Result<(), DatReturn> {
+    /// for event in dispatcher.events() {
+    ///     println!("{:?}", event?.data);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn events(&self) -> Events<'_> {
+        Events {
+            dispatcher: self,
+            failed: false,
+        }
+    }
+
+    /// Takes as many events as `events` has room for, in the order of [`Self::dequeue`], and returns
     /// how many there were. Never blocks. The others keep their values.
     ///
     /// ```no_run
@@ -193,19 +199,19 @@ impl EventDispatcher {
     /// ```
     ///
     /// # Errors
-    /// As [`Self::next`].
+    /// As [`Self::dequeue`].
     pub fn drain(&self, events: &mut [Event]) -> Result<usize, DatReturn> {
         Ok(evd::drain(own(self.0.handle)?, events)?)
     }
 
-    /// Takes the next event as [`Self::next`] does, and returns when the device wrote its
+    /// Takes the next event as [`Self::dequeue`] does, and returns when the device wrote its
     /// completion. The first call makes the dispatcher keep time stamps from then on, which takes
     /// its events off the fast path; `dat_evd_dequeue_timestamped`(3DAT) describes the times.
     ///
     /// ```no_run
     /// # use dat_api::{safe::EventDispatcher, Result};
     /// # fn show(dispatcher: &EventDispatcher) -> Result<()> {
-    /// if let Some(taken) = dispatcher.next_stamped()? {
+    /// if let Some(taken) = dispatcher.dequeue_stamped()? {
     ///     println!("{:?} at {:?} ns since 1970", taken.event.data, taken.nanoseconds);
     /// }
     /// # Ok(())
@@ -213,9 +219,9 @@ impl EventDispatcher {
     /// ```
     ///
     /// # Errors
-    /// As [`Self::next`]; `DAT_MODEL_NOT_SUPPORTED` if completions of the device, or on its data
+    /// As [`Self::dequeue`]; `DAT_MODEL_NOT_SUPPORTED` if completions of the device, or on its data
     /// path, have no time stamps.
-    pub fn next_stamped(&self) -> Result<Option<Stamped>> {
+    pub fn dequeue_stamped(&self) -> Result<Option<Stamped>> {
         match evd::dequeue_stamped(evd::own(self.0.handle).map_err(EvdRefusal::from)?) {
             Ok(taken) => Ok(Some(taken)),
             Err(error) if error.code().is(ReturnType::QueueEmpty) => Ok(None),
@@ -224,7 +230,7 @@ impl EventDispatcher {
     }
 
     /// Waits as [`Self::wait_for`] does, and returns the time of the event as
-    /// [`Self::next_stamped`] does.
+    /// [`Self::dequeue_stamped`] does.
     ///
     /// # Errors
     /// As both.
@@ -283,7 +289,7 @@ impl EventDispatcher {
 
     /// Makes the dispatcher unwaitable: the wait in progress and all later ones fail with
     /// `DAT_INVALID_STATE`, until [`Self::clear_unwaitable`]. Events can still be taken with
-    /// [`Self::next`].
+    /// [`Self::dequeue`].
     ///
     /// # Errors
     /// The adapter was closed.
@@ -376,6 +382,36 @@ impl EventDispatcher {
             Some(evd) => Ok(evd.to_arc()),
             None => Err(EvdRefusal::Freed.into()),
         }
+    }
+}
+
+/// An iterator over the events that are there: [`EventDispatcher::events`].
+#[derive(Debug)]
+pub struct Events<'d> {
+    dispatcher: &'d EventDispatcher,
+    failed: bool,
+}
+
+impl Iterator for Events<'_> {
+    type Item = Result<Event, DatReturn>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let next = self.dispatcher.dequeue();
+        self.failed = next.is_err();
+        next.transpose()
+    }
+}
+
+impl<'d> IntoIterator for &'d EventDispatcher {
+    type Item = Result<Event, DatReturn>;
+    type IntoIter = Events<'d>;
+
+    fn into_iter(self) -> Events<'d> {
+        self.events()
     }
 }
 

@@ -16,32 +16,72 @@ use crate::refusal::{Refusal, checked};
 use crate::status::OwnCodes;
 use crate::types::{AtomicOp, CompletionFlags, EpAttributes};
 
-/// How to create an [`Endpoint`]; begin with [`EndpointOptions::new`].
-#[derive(Clone, Copy, Debug)]
+/// How to create an [`Endpoint`]: [`EndpointOptions::new`] for one dispatcher, or the default, which
+/// has none, and a dispatcher for each kind of events.
+///
+/// ```no_run
+/// use dat_api::safe::{Endpoint, EndpointOptions, EventDispatcher, ProtectionZone};
+///
+/// # fn create(
+/// #     zone: &ProtectionZone,
+/// #     transfers: &EventDispatcher,
+/// #     connections: &EventDispatcher,
+/// # ) -> dat_api::Result<Endpoint> {
+/// zone.create_endpoint(&EndpointOptions::new(transfers).connect_events(connections))
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
 pub struct EndpointOptions<'a> {
-    /// The dispatcher for completions of receives; without one they are discarded.
-    pub recv: Option<&'a EventDispatcher>,
-    /// The dispatcher for completions of requests; without one they are discarded.
-    pub request: Option<&'a EventDispatcher>,
-    /// The dispatcher for connection events. Connecting needs one.
-    pub connect: Option<&'a EventDispatcher>,
-    /// The shared queue that receives are taken from, instead of a queue of its own.
-    pub shared: Option<&'a SharedReceiveQueue>,
-    /// All other attributes; `None` for the defaults.
-    pub attributes: Option<EpAttributes>,
+    pub(super) recv: Option<&'a EventDispatcher>,
+    pub(super) request: Option<&'a EventDispatcher>,
+    pub(super) connect: Option<&'a EventDispatcher>,
+    pub(super) shared: Option<&'a SharedReceiveQueue>,
+    pub(super) attributes: Option<EpAttributes>,
 }
 
 impl<'a> EndpointOptions<'a> {
     /// Returns options with one dispatcher for all events, and the default attributes.
     #[must_use]
     pub fn new(events: &'a EventDispatcher) -> Self {
-        Self {
-            recv: Some(events),
-            request: Some(events),
-            connect: Some(events),
-            shared: None,
-            attributes: None,
-        }
+        Self::default()
+            .recv_events(events)
+            .request_events(events)
+            .connect_events(events)
+    }
+
+    /// Sets the dispatcher for completions of receives; without one they are discarded.
+    #[must_use]
+    pub fn recv_events(mut self, events: &'a EventDispatcher) -> Self {
+        self.recv = Some(events);
+        self
+    }
+
+    /// Sets the dispatcher for completions of requests; without one they are discarded.
+    #[must_use]
+    pub fn request_events(mut self, events: &'a EventDispatcher) -> Self {
+        self.request = Some(events);
+        self
+    }
+
+    /// Sets the dispatcher for connection events. Connecting needs one.
+    #[must_use]
+    pub fn connect_events(mut self, events: &'a EventDispatcher) -> Self {
+        self.connect = Some(events);
+        self
+    }
+
+    /// Sets the shared queue that receives are taken from, instead of a queue of its own.
+    #[must_use]
+    pub fn shared(mut self, queue: &'a SharedReceiveQueue) -> Self {
+        self.shared = Some(queue);
+        self
+    }
+
+    /// Sets all other attributes. [`Adapter::endpoint_attributes`] returns some to begin with.
+    #[must_use]
+    pub fn attributes(mut self, attributes: EpAttributes) -> Self {
+        self.attributes = Some(attributes);
+        self
     }
 }
 
@@ -68,7 +108,7 @@ impl ProtectionZone {
     /// # Errors
     /// Attributes beyond the adapter's limits, dispatchers that do not carry such events, or a
     /// device that has no more.
-    pub fn endpoint(&self, options: &EndpointOptions<'_>) -> Result<Endpoint> {
+    pub fn create_endpoint(&self, options: &EndpointOptions<'_>) -> Result<Endpoint> {
         let object = |evd: Option<&EventDispatcher>| evd.map(EventDispatcher::evd).transpose();
         let recv = object(options.recv)?;
         let request = object(options.request)?;
@@ -263,14 +303,23 @@ impl Endpoint {
         self.ep.set_watermarks(mark(soft), mark(hard))
     }
 
-    /// Begins to disconnect: a graceful disconnect first completes what is outstanding, an abrupt
-    /// one flushes it. An event reports the end.
+    /// Begins to disconnect gracefully: what is outstanding completes first. An event reports the
+    /// end.
     ///
     /// # Errors
     /// It is not connected.
-    pub fn disconnect(&mut self, graceful: bool) -> Result<()> {
+    pub fn disconnect(&mut self) -> Result<()> {
         // SAFETY: only this value posts to the endpoint, and it is borrowed mutably.
-        unsafe { self.ep.disconnect(graceful) }
+        unsafe { self.ep.disconnect(true) }
+    }
+
+    /// Disconnects at once, and flushes what is outstanding. An event reports the end.
+    ///
+    /// # Errors
+    /// It is not connected.
+    pub fn disconnect_abruptly(&mut self) -> Result<()> {
+        // SAFETY: as in `disconnect`.
+        unsafe { self.ep.disconnect(false) }
     }
 
     /// Makes a disconnected endpoint ready to connect again. Events that were not taken may be
@@ -437,7 +486,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// Nothing is posted then. Not all devices have atomic operations
-    /// (`atomics` of [`crate::object::ia::IaAttributes`]).
+    /// (`atomics` of [`super::IaAttributes`]).
     pub fn post_atomic(
         &mut self,
         op: AtomicOp,

@@ -39,17 +39,24 @@ mod shared;
 mod window;
 
 // Re-exported so that programs need not name the engine.
-pub use dat_engine::DataInOrder;
 pub use dat_engine::wait::{WaitCounters, WaitPolicy};
+pub use dat_engine::{DataInOrder, DeviceInfo, Guid, PortInfo};
 
+// The values that the objects below these types report.
 pub use crate::object::ListError;
 pub use crate::object::counters::Counters;
+pub use crate::object::ep::{EpInfo, EpStatus, RecvQuery};
 pub use crate::object::evd::Stamped;
+pub use crate::object::ia::{
+    EpCreator, IaAttributes, IaInfo, IovOwnership, NamedAttribute, ProviderAttributes, PzSupport,
+};
+pub use crate::object::rmr::{RmrBinding, RmrInfo};
+pub use crate::object::srq::{SrqInfo, SrqState};
 pub use adapter::{Adapter, OpenOptions, ProtectionZone};
 pub use cno::Cno;
-pub use dispatcher::{EventDispatcher, Waited};
+pub use dispatcher::{EventDispatcher, Events, Waited};
 pub use endpoint::{Endpoint, EndpointOptions};
 pub use memory::{Memory, Message, RemoteSegment, Segment};
-pub use service::{ConnectionRequest, ReservedServicePoint, ServicePoint};
+pub use service::{AnswerError, ConnectionRequest, ReservedServicePoint, ServicePoint};
 pub use shared::SharedReceiveQueue;
 pub use window::Window;

@@ -1,5 +1,6 @@
 //! Service points and connection requests.
 
+use core::{fmt, mem};
 use std::sync::Arc;
 
 use super::{Adapter, Endpoint, EndpointOptions, EventDispatcher, ProtectionZone};
@@ -158,8 +159,9 @@ impl Drop for ServicePoint {
 
 /// A connection request of a peer. Dropping it unanswered rejects it.
 #[derive(Debug)]
+#[must_use = "a request that is dropped is rejected"]
 pub struct ConnectionRequest {
-    handle: Option<Handle>,
+    handle: Handle,
 }
 
 impl ConnectionRequest {
@@ -167,7 +169,7 @@ impl ConnectionRequest {
     #[must_use]
     pub fn from_event(event: &Event) -> Option<Self> {
         match event.data {
-            EventData::ConnectionRequest { cr, .. } => Some(Self { handle: Some(cr) }),
+            EventData::ConnectionRequest { cr, .. } => Some(Self { handle: cr }),
             _ => None,
         }
     }
@@ -175,8 +177,7 @@ impl ConnectionRequest {
     /// Returns the private data of the peer; empty if the request is gone.
     #[must_use]
     pub fn private_data(&self) -> Vec<u8> {
-        let request = self.handle.and_then(handle::pin::<Cr>);
-        request.map_or_else(Vec::new, |cr| cr.private_data().to_vec())
+        handle::pin::<Cr>(self.handle).map_or_else(Vec::new, |cr| cr.private_data().to_vec())
     }
 
     /// Connects it with an unconnected endpoint, and sends private data to the peer. An event of
@@ -184,25 +185,18 @@ impl ConnectionRequest {
     ///
     /// # Errors
     /// The endpoint cannot be used for it, the private data are too long, or the request was
-    /// answered before. Otherwise it can still be answered.
-    pub fn accept(&mut self, endpoint: &mut Endpoint, private_data: &[u8]) -> Result<()> {
-        if let Some(cr) = self.handle {
-            Cr::accept(cr, Some(endpoint.handle()), private_data)?;
-            self.handle = None;
-        }
-        Ok(())
+    /// answered through a copy of the event. The error has the request, which can still be
+    /// answered.
+    pub fn accept(self, endpoint: &mut Endpoint, private_data: &[u8]) -> Result<(), AnswerError> {
+        self.answer(|cr| Cr::accept(cr, Some(endpoint.handle()), private_data))
     }
 
     /// Connects it with the endpoint that was reserved for it.
     ///
     /// # Errors
     /// No endpoint was reserved, or it is gone; otherwise as [`Self::accept`].
-    pub fn accept_reserved(&mut self, private_data: &[u8]) -> Result<()> {
-        if let Some(cr) = self.handle {
-            Cr::accept(cr, None, private_data)?;
-            self.handle = None;
-        }
-        Ok(())
+    pub fn accept_reserved(self, private_data: &[u8]) -> Result<(), AnswerError> {
+        self.answer(|cr| Cr::accept(cr, None, private_data))
     }
 
     /// Connects it with the endpoint that was created for it, which gets this zone and these
@@ -210,77 +204,119 @@ impl ConnectionRequest {
     ///
     /// # Errors
     /// No endpoint was created for the request, or it was answered before; the options name a
-    /// shared queue, which such an endpoint cannot use; otherwise as [`ProtectionZone::endpoint`]
-    /// and [`Self::accept`].
+    /// shared queue, which such an endpoint cannot use; otherwise as
+    /// [`ProtectionZone::create_endpoint`] and [`Self::accept`].
     pub fn accept_with(
-        &mut self,
+        self,
         zone: &ProtectionZone,
         options: &EndpointOptions<'_>,
         private_data: &[u8],
-    ) -> Result<Endpoint> {
-        let bad = |cause| DatError::new(ReturnType::InvalidHandle, Subtype::InvalidHandleCr, cause);
-        let request = self.handle.and_then(handle::pin::<Cr>);
-        let request = request.ok_or_else(|| bad("the request has been answered"))?;
-        let request_ep = request.query().local_ep.and_then(handle::pin::<Ep>);
-        drop(request);
-        let ep = request_ep
-            .ok_or_else(|| bad("no endpoint was created for the request: listen with listen_with_endpoints or listen_once"))?
-            .to_arc();
-        if options.shared.is_some() {
-            return Err(DatError::new(
-                ReturnType::ModelNotSupported,
-                Subtype::NoSubtype,
-                "an endpoint that is created for a request cannot use a shared queue",
-            ));
-        }
-        let handle = |events: Option<&EventDispatcher>| events.map(EventDispatcher::handle);
-        let mut fields =
-            EpFields::PZ | EpFields::RECV_EVD | EpFields::REQUEST_EVD | EpFields::CONNECT_EVD;
-        if options.attributes.is_some() {
-            fields |= EpFields::ATTRIBUTES;
-        }
-        let change = EpChange {
-            pz: Some(zone.pz().handle()),
-            recv_evd: handle(options.recv),
-            request_evd: handle(options.request),
-            connect_evd: handle(options.connect),
-            attributes: options.attributes.unwrap_or(ep.query().attributes),
-        };
-        // An event can be copied, and its request answered on two threads.
-        let taken = ep
-            .take_for_posting()
-            .ok_or_else(|| bad("another call is answering the request"))?;
-        // SAFETY: only the `Endpoint` below posts, and there is one, because the endpoint was
-        // taken.
-        unsafe { ep.modify(fields, &change) }?;
-        self.accept_reserved(private_data)?;
-        taken.keep();
-        Ok(Endpoint::for_request(ep, zone, options))
+    ) -> Result<Endpoint, AnswerError> {
+        self.answer(|cr| accept_with(cr, zone, options, private_data))
     }
 
     /// Hands it to the service point of the same adapter that listens on another qualifier, where
     /// it arrives as a new request.
     ///
     /// # Errors
-    /// No service point listens there, or it has no room. The request can still be answered here
-    /// then.
-    pub fn hand_off(&mut self, qualifier: u64) -> Result<()> {
-        if let Some(cr) = self.handle {
-            Cr::hand_off(cr, qualifier)?;
-            self.handle = None;
-        }
-        Ok(())
+    /// No service point listens there, or it has no room. The error has the request, which can
+    /// still be answered here.
+    pub fn hand_off(self, qualifier: u64) -> Result<(), AnswerError> {
+        self.answer(|cr| Cr::hand_off(cr, qualifier))
     }
 
     /// Rejects it.
     pub fn reject(self) {}
+
+    /// Answers it by this call. If the call fails, the request is in the error.
+    fn answer<T>(self, call: impl FnOnce(Handle) -> Result<T>) -> Result<T, AnswerError> {
+        match call(self.handle) {
+            Ok(answered) => {
+                mem::forget(self);
+                Ok(answered)
+            }
+            Err(error) => Err(AnswerError {
+                error,
+                request: self,
+            }),
+        }
+    }
 }
 
 impl Drop for ConnectionRequest {
     fn drop(&mut self) {
-        if let Some(cr) = self.handle.take() {
-            // Fails only if it was answered through a copy of the event, or the adapter was closed.
-            let _ = Cr::reject(cr, &[]);
-        }
+        // Fails only if it was answered through a copy of the event, or the adapter was closed.
+        let _ = Cr::reject(self.handle, &[]);
     }
+}
+
+/// A connection request that could not be answered as it was tried, and why. Dropping the error
+/// rejects the request.
+#[derive(Debug)]
+pub struct AnswerError {
+    /// Why.
+    pub error: DatError,
+    /// The request, for another attempt.
+    pub request: ConnectionRequest,
+}
+
+impl fmt::Display for AnswerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for AnswerError {}
+
+impl From<AnswerError> for DatError {
+    /// Rejects the request.
+    fn from(failed: AnswerError) -> Self {
+        failed.error
+    }
+}
+
+/// [`ConnectionRequest::accept_with`], for the request of this handle.
+fn accept_with(
+    cr: Handle,
+    zone: &ProtectionZone,
+    options: &EndpointOptions<'_>,
+    private_data: &[u8],
+) -> Result<Endpoint> {
+    let bad = |cause| DatError::new(ReturnType::InvalidHandle, Subtype::InvalidHandleCr, cause);
+    let request = handle::pin::<Cr>(cr).ok_or_else(|| bad("the request has been answered"))?;
+    let request_ep = request.query().local_ep.and_then(handle::pin::<Ep>);
+    drop(request);
+    let ep = request_ep
+            .ok_or_else(|| bad("no endpoint was created for the request: listen with listen_with_endpoints or listen_once"))?
+            .to_arc();
+    if options.shared.is_some() {
+        return Err(DatError::new(
+            ReturnType::ModelNotSupported,
+            Subtype::NoSubtype,
+            "an endpoint that is created for a request cannot use a shared queue",
+        ));
+    }
+    let handle = |events: Option<&EventDispatcher>| events.map(EventDispatcher::handle);
+    let mut fields =
+        EpFields::PZ | EpFields::RECV_EVD | EpFields::REQUEST_EVD | EpFields::CONNECT_EVD;
+    if options.attributes.is_some() {
+        fields |= EpFields::ATTRIBUTES;
+    }
+    let change = EpChange {
+        pz: Some(zone.pz().handle()),
+        recv_evd: handle(options.recv),
+        request_evd: handle(options.request),
+        connect_evd: handle(options.connect),
+        attributes: options.attributes.unwrap_or(ep.query().attributes),
+    };
+    // An event can be copied, and its request answered on two threads.
+    let taken = ep
+        .take_for_posting()
+        .ok_or_else(|| bad("another call is answering the request"))?;
+    // SAFETY: only the `Endpoint` below posts, and there is one, because the endpoint was
+    // taken.
+    unsafe { ep.modify(fields, &change) }?;
+    Cr::accept(cr, None, private_data)?;
+    taken.keep();
+    Ok(Endpoint::for_request(ep, zone, options))
 }

@@ -41,7 +41,11 @@ impl ProtectionZone {
     ///
     /// # Errors
     /// 0, or beyond the adapter's limits; a device that has no more.
-    pub fn shared_receive_queue(&self, receives: u32, segments: u32) -> Result<SharedReceiveQueue> {
+    pub fn create_shared_receive_queue(
+        &self,
+        receives: u32,
+        segments: u32,
+    ) -> Result<SharedReceiveQueue> {
         let count = |value| i32::try_from(value).unwrap_or(i32::MAX);
         let attributes = SrqAttributes {
             max_recv_dtos: count(receives),

@@ -27,7 +27,7 @@ impl ProtectionZone {
     ///
     /// # Errors
     /// As [`Rmr::create`].
-    pub fn window(&self) -> Result<Window> {
+    pub fn create_window(&self) -> Result<Window> {
         Ok(Window {
             rmr: Rmr::create(self.pz())?,
             bound: [None, None],

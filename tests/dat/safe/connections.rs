@@ -15,9 +15,11 @@ use crate::support::{Fixture, device};
 fn a_request_that_is_answered_by_two_threads_gives_its_endpoint_to_one() {
     let _fixture = Fixture::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
-    let requests = adapter.dispatcher(8, EvdFlags::CR).expect("a dispatcher");
+    let requests = adapter
+        .create_dispatcher(8, EvdFlags::CR)
+        .expect("a dispatcher");
     let point = on_free(|qualifier| adapter.listen_with_endpoints(qualifier, &requests));
-    let zone = adapter.zone().expect("a zone");
+    let zone = adapter.create_zone().expect("a zone");
     for _ in 0..20 {
         let (mut active, actives) = one(&adapter);
         active
@@ -28,14 +30,18 @@ fn a_request_that_is_answered_by_two_threads_gives_its_endpoint_to_one() {
         let owners: Vec<Endpoint> = thread::scope(|scope| {
             let answer = || {
                 let events = adapter
-                    .dispatcher(64, EvdFlags::DTO | EvdFlags::CONNECTION)
+                    .create_dispatcher(64, EvdFlags::DTO | EvdFlags::CONNECTION)
                     .expect("a dispatcher");
-                let mut asked = ConnectionRequest::from_event(&event).expect("a request");
+                let asked = ConnectionRequest::from_event(&event).expect("a request");
                 both.wait();
-                let served = asked.accept_with(&zone, &EndpointOptions::new(&events), b"");
-                // The other thread may be answering: this one must not reject.
-                std::mem::forget(asked);
-                served.ok()
+                match asked.accept_with(&zone, &EndpointOptions::new(&events), b"") {
+                    Ok(served) => Some(served),
+                    Err(failed) => {
+                        // The other thread may be answering: this one must not reject.
+                        std::mem::forget(failed.request);
+                        None
+                    }
+                }
             };
             let threads = [scope.spawn(answer), scope.spawn(answer)];
             let answers = threads.map(|thread| thread.join().expect("no panic"));
@@ -69,7 +75,9 @@ fn on_free<T>(mut make: impl FnMut(u64) -> dat_api::Result<T>) -> T {
 fn a_reserved_point_connects_its_endpoint_and_no_other() {
     let _fixture = Fixture::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
-    let requests = adapter.dispatcher(8, EvdFlags::CR).expect("a dispatcher");
+    let requests = adapter
+        .create_dispatcher(8, EvdFlags::CR)
+        .expect("a dispatcher");
     let (mut active, actives) = one(&adapter);
     let (mut passive, passives) = one(&adapter);
     let point = on_free(|qualifier| adapter.reserve(qualifier, &mut passive, &requests));
@@ -79,10 +87,12 @@ fn a_reserved_point_connects_its_endpoint_and_no_other() {
     active
         .connect(adapter.address(), point.qualifier(), SOON, b"")
         .expect("begun");
-    let mut asked = request(&requests);
+    let asked = request(&requests);
     let (mut other, _) = one(&adapter);
-    assert!(asked.accept(&mut other, b"").is_err());
-    asked.accept_reserved(b"").expect("its own");
+    let refused = asked
+        .accept(&mut other, b"")
+        .expect_err("not reserved for it");
+    refused.request.accept_reserved(b"").expect("its own");
     assert_eq!(kind(&actives), ConnectionKind::Established);
     assert_eq!(kind(&passives), ConnectionKind::Established);
     drop(point);
@@ -101,21 +111,26 @@ fn a_reserved_point_connects_its_endpoint_and_no_other() {
 fn a_request_is_handed_off_and_served_by_the_endpoint_that_it_brings() {
     let fixture = Fixture::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
-    let [here, there] = [(); 2].map(|()| adapter.dispatcher(8, EvdFlags::CR).expect("one"));
+    let [here, there] = [(); 2].map(|()| adapter.create_dispatcher(8, EvdFlags::CR).expect("one"));
     let first = adapter.listen_any(&here).expect("a service point");
     let maker = on_free(|qualifier| adapter.listen_with_endpoints(qualifier, &there));
     let (mut active, actives) = one(&adapter);
     active
         .connect(adapter.address(), first.qualifier(), SOON, b"whom?")
         .expect("begun");
-    let mut asked = request(&here);
-    assert!(asked.hand_off(1).is_err(), "no service point listens there");
-    asked.hand_off(maker.qualifier()).expect("it listens");
-    let mut asked = request(&there);
+    let asked = request(&here);
+    let refused = asked
+        .hand_off(1)
+        .expect_err("no service point listens there");
+    refused
+        .request
+        .hand_off(maker.qualifier())
+        .expect("it listens");
+    let asked = request(&there);
     assert_eq!(asked.private_data(), b"whom?");
-    let zone = adapter.zone().expect("a zone");
+    let zone = adapter.create_zone().expect("a zone");
     let events = adapter
-        .dispatcher(64, EvdFlags::DTO | EvdFlags::CONNECTION)
+        .create_dispatcher(64, EvdFlags::DTO | EvdFlags::CONNECTION)
         .expect("a dispatcher");
     let options = EndpointOptions::new(&events);
     let mut passive = asked.accept_with(&zone, &options, b"me").expect("accepted");
@@ -126,7 +141,7 @@ fn a_request_is_handed_off_and_served_by_the_endpoint_that_it_brings() {
     // request.
     let (mut again, agains) = one(&adapter);
     again.dup_connect(&active, SOON, b"too").expect("begun");
-    let mut asked = request(&here);
+    let asked = request(&here);
     let once = on_free(|qualifier| adapter.listen_once(qualifier, &there));
     asked.hand_off(once.qualifier()).expect("it listens");
     let served = request(&there)
@@ -145,7 +160,7 @@ fn a_request_is_handed_off_and_served_by_the_endpoint_that_it_brings() {
         .post_send(&none, 8, CompletionFlags::empty())
         .expect("posted");
     fixture.run();
-    let received = device::comes(|| events.next().expect("not waited on"));
+    let received = device::comes(|| events.dequeue().expect("not waited on"));
     assert!(matches!(
         received.expect("an event").data,
         EventData::Dto { cookie: 7, .. }

@@ -10,11 +10,11 @@ use crate::support::{Fixture, device};
 fn a_connected_endpoint_says_whether_the_bytes_of_a_write_arrive_in_order() {
     let _fixture = Fixture::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
-    let zone = adapter.zone().expect("a zone");
+    let zone = adapter.create_zone().expect("a zone");
     let events = adapter
-        .dispatcher(8, EvdFlags::DTO | EvdFlags::CONNECTION)
+        .create_dispatcher(8, EvdFlags::DTO | EvdFlags::CONNECTION)
         .expect("a dispatcher");
-    let alone = zone.endpoint(&EndpointOptions::new(&events));
+    let alone = zone.create_endpoint(&EndpointOptions::new(&events));
     let alone = alone.expect("an endpoint");
     assert_eq!(alone.data_in_order(), DataInOrder::Unknown);
     let [(mut active, _), (passive, _)] = pair(&adapter);
@@ -25,6 +25,6 @@ fn a_connected_endpoint_says_whether_the_bytes_of_a_write_arrive_in_order() {
             None => assert_ne!(answer, DataInOrder::Unknown),
         }
     }
-    active.disconnect(false).expect("connected");
+    active.disconnect_abruptly().expect("connected");
     assert_eq!(active.data_in_order(), DataInOrder::Unknown);
 }

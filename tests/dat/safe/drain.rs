@@ -18,18 +18,20 @@ fn number(event: &Event) -> u64 {
 }
 
 #[test]
-fn drain_takes_what_next_takes_in_the_same_order() {
+fn drain_takes_what_dequeue_takes_in_the_same_order() {
     let fixture = Fixture::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
-    let zone = adapter.zone().expect("a zone");
+    let zone = adapter.create_zone().expect("a zone");
     let streams = EvdFlags::DTO | EvdFlags::CONNECTION | EvdFlags::SOFTWARE;
     let made = || {
-        let events = adapter.dispatcher(64, streams).expect("a dispatcher");
-        let endpoint = zone.endpoint(&EndpointOptions::new(&events));
+        let events = adapter
+            .create_dispatcher(64, streams)
+            .expect("a dispatcher");
+        let endpoint = zone.create_endpoint(&EndpointOptions::new(&events));
         (endpoint.expect("an endpoint"), events)
     };
     let [(mut one, _ones), (mut other, others)] = connected(&adapter, [made(), made()]);
-    let memory = zone.memory(256, MemPrivileges::all()).expect("memory");
+    let memory = zone.allocate(256, MemPrivileges::all()).expect("memory");
     let segment = || [memory.segment(0..64)];
 
     for cookie in 0..5 {
@@ -58,8 +60,44 @@ fn drain_takes_what_next_takes_in_the_same_order() {
     }
     assert_eq!(others.drain(&mut []), Ok(0));
     assert_eq!(others.drain(&mut room[..1]), Ok(1));
-    let next = others.next().expect("not waited on").expect("an event");
+    let next = others.dequeue().expect("not waited on").expect("an event");
     assert_eq!(number(&next), 11);
     assert_eq!(others.drain(&mut room[1..]), Ok(1));
     assert_eq!(room[..2].iter().map(number).collect::<Vec<_>>(), [10, 12]);
+}
+
+#[test]
+fn the_iterator_ends_when_no_event_is_there_and_after_an_error() {
+    let _fixture = Fixture::new();
+    let adapter = Adapter::open(device::name()).expect("the device is there");
+    let events = adapter
+        .create_dispatcher(8, EvdFlags::SOFTWARE)
+        .expect("a dispatcher");
+    let mut all = events.events();
+    assert!(all.next().is_none());
+    for value in 1..4 {
+        events.post(value).expect("posted");
+    }
+    let taken: Result<Vec<_>, _> = all.by_ref().collect();
+    assert_eq!(
+        taken
+            .expect("not waited on")
+            .iter()
+            .map(number)
+            .collect::<Vec<_>>(),
+        [1, 2, 3]
+    );
+    events.post(4).expect("posted");
+    let mut others = 0;
+    for event in &events {
+        assert_eq!(number(&event.expect("not waited on")), 4);
+        others += 1;
+    }
+    assert_eq!(others, 1);
+    // The dispatcher of a closed adapter fails each call; a loop over its events must end.
+    events.post(5).expect("posted");
+    // SAFETY: no endpoint of the adapter is posted to.
+    unsafe { dat_api::object::ia::Ia::close(adapter.handle(), false) }.expect("closed");
+    assert!(all.next().expect("an error").is_err());
+    assert!(all.next().is_none());
 }

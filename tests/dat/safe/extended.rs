@@ -32,16 +32,16 @@ impl Ends {
     fn new() -> Self {
         let fixture = Fixture::new();
         let adapter = Adapter::open(device::name()).expect("the device is there");
-        let zone = adapter.zone().expect("a zone");
+        let zone = adapter.create_zone().expect("a zone");
         let made = || {
             let events = adapter
-                .dispatcher(64, EvdFlags::DTO | EvdFlags::CONNECTION)
+                .create_dispatcher(64, EvdFlags::DTO | EvdFlags::CONNECTION)
                 .expect("a dispatcher");
-            let endpoint = zone.endpoint(&EndpointOptions::new(&events));
+            let endpoint = zone.create_endpoint(&EndpointOptions::new(&events));
             (endpoint.expect("an endpoint"), events)
         };
         let [one, other] = connected(&adapter, [made(), made()]);
-        let memory = || zone.memory(256, MemPrivileges::all()).expect("memory");
+        let memory = || zone.allocate(256, MemPrivileges::all()).expect("memory");
         let (local, region) = (memory(), memory());
         Self {
             one,
@@ -57,7 +57,7 @@ impl Ends {
     /// Returns the next event of an end, or that there is none.
     fn next(&self, events: &EventDispatcher) -> Option<EventData> {
         self.fixture.run();
-        let next = || events.next().expect("not waited on");
+        let next = || events.dequeue().expect("not waited on");
         device::comes(next).map(|event| event.data)
     }
 
@@ -189,7 +189,7 @@ fn immediate_data_wait_for_a_receive() {
         .post_rdma_write_immed(&[part], 5, remote, 77, NONE)
         .expect("posted");
     ends.fixture.run();
-    assert_eq!(ends.one.1.next().expect("not waited on"), None);
+    assert_eq!(ends.one.1.dequeue().expect("not waited on"), None);
     let buffer = ends.region.segment(64..128);
     ends.other.0.post_recv(&[buffer], 6, NONE).expect("posted");
     // The receiver has said when to try again.
@@ -313,8 +313,8 @@ fn short_and_unaligned_memory_of_atomic_operations_is_refused() {
         None,
         "the local segment need not be aligned"
     );
-    let foreign = ends.adapter.zone().expect("a zone");
-    let foreign = foreign.memory(8, MemPrivileges::all()).expect("memory");
+    let foreign = ends.adapter.create_zone().expect("a zone");
+    let foreign = foreign.allocate(8, MemPrivileges::all()).expect("memory");
     let remote = ends.remote(0);
     let refused = ends.one.0.post_atomic(
         AtomicOp::FetchAdd(1),
@@ -332,7 +332,7 @@ fn short_and_unaligned_memory_of_atomic_operations_is_refused() {
 fn memory_without_the_privilege_refuses_atomic_operations() {
     let mut ends = Ends::new();
     let rights = MemPrivileges::all() - MemPrivileges::REMOTE_ATOMIC;
-    let region = ends.zone.memory(64, rights).expect("memory");
+    let region = ends.zone.allocate(64, rights).expect("memory");
     let part = ends.local.segment(0..8);
     let posted = ends
         .one

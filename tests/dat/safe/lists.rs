@@ -19,15 +19,17 @@ const ROOM: usize = 128;
 /// An open adapter and a zone.
 fn adapter() -> (Adapter, ProtectionZone) {
     let adapter = Adapter::open(device::name()).expect("the device is there");
-    let zone = adapter.zone().expect("a zone");
+    let zone = adapter.create_zone().expect("a zone");
     (adapter, zone)
 }
 
 /// An endpoint, and its dispatcher with room for more than its requests.
 fn end(adapter: &Adapter, zone: &ProtectionZone) -> (Endpoint, EventDispatcher) {
     let streams = EvdFlags::DTO | EvdFlags::CONNECTION;
-    let events = adapter.dispatcher(2048, streams).expect("a dispatcher");
-    let endpoint = zone.endpoint(&EndpointOptions::new(&events));
+    let events = adapter
+        .create_dispatcher(2048, streams)
+        .expect("a dispatcher");
+    let endpoint = zone.create_endpoint(&EndpointOptions::new(&events));
     (endpoint.expect("an endpoint"), events)
 }
 
@@ -52,7 +54,7 @@ fn completions(fixture: &Fixture, events: &EventDispatcher, count: usize) -> Vec
     };
     let one = |_| {
         fixture.run();
-        let event = device::comes(|| events.next().expect("not waited on"));
+        let event = device::comes(|| events.dequeue().expect("not waited on"));
         completion(event.expect("an event"))
     };
     (0..count).map(one).collect()
@@ -107,7 +109,7 @@ fn list_goes_over(
 
 fn memories(zone: &ProtectionZone) -> [Memory; 2] {
     [(); 2].map(|()| {
-        let memory = zone.memory(COUNT * ROOM, MemPrivileges::all());
+        let memory = zone.allocate(COUNT * ROOM, MemPrivileges::all());
         memory.expect("memory")
     })
 }
@@ -133,14 +135,13 @@ fn lists_carry_messages_of_all_shapes_in_their_order() {
 fn a_list_of_a_shared_queue_serves_its_endpoints() {
     let fixture = Fixture::new();
     let (adapter, zone) = adapter();
-    let queue = zone.shared_receive_queue(64, 1).expect("a queue");
+    let queue = zone.create_shared_receive_queue(64, 1).expect("a queue");
     let streams = EvdFlags::DTO | EvdFlags::CONNECTION;
-    let others = adapter.dispatcher(2048, streams).expect("a dispatcher");
-    let options = EndpointOptions {
-        shared: Some(&queue),
-        ..EndpointOptions::new(&others)
-    };
-    let other = zone.endpoint(&options).expect("an endpoint");
+    let others = adapter
+        .create_dispatcher(2048, streams)
+        .expect("a dispatcher");
+    let options = EndpointOptions::new(&others).shared(&queue);
+    let other = zone.create_endpoint(&options).expect("an endpoint");
     let ends = connected(&adapter, [end(&adapter, &zone), (other, others)]);
     let [(mut one, ones), (_other, others)] = ends;
     let (sent, received) = (memories(&zone), memories(&zone));
@@ -172,7 +173,7 @@ fn a_list_ends_at_the_first_request_that_is_refused() {
         ReturnType::InvalidState,
     );
 
-    let foreign_zone = adapter.zone().expect("a zone");
+    let foreign_zone = adapter.create_zone().expect("a zone");
     let [foreign, _] = memories(&foreign_zone);
     let bad = foreign.segment(0..64);
     let ends = connected(&adapter, [end(&adapter, &zone), end(&adapter, &zone)]);
