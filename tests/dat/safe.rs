@@ -6,6 +6,7 @@ mod data_in_order;
 mod drain;
 mod extended;
 mod lists;
+mod memory;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

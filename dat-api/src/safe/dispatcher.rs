@@ -357,7 +357,7 @@ impl EventDispatcher {
         self.with(Evd::counters)
     }
 
-    /// Keeps the memory of a freed endpoint until no thread can be copying payload of its
+    /// Keeps the memory that an endpoint has used until no thread can be copying payload of its
     /// completions any more.
     pub(super) fn keep(&self, remains: Arc<LingeringMemory>) {
         let mut all = self.0.remains.lock();

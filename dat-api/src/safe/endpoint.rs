@@ -8,12 +8,12 @@ use dat_engine::DataInOrder;
 
 use super::memory::{Mappings, Message, posted};
 use super::{Adapter, EventDispatcher, ProtectionZone, RemoteSegment, Segment, SharedReceiveQueue};
-use crate::error::Result;
+use crate::error::{DatError, Result};
 use crate::handle::Handle;
 use crate::object::ListError;
 use crate::object::ep::{Connect, DEFAULT_REQUESTS, Ep, EpInfo, EpStatus, RecvQuery, kind};
 use crate::refusal::{Refusal, checked};
-use crate::status::OwnCodes;
+use crate::status::{OwnCodes, ReturnType, Subtype};
 use crate::types::{AtomicOp, CompletionFlags, EpAttributes};
 
 /// How to create an [`Endpoint`]: [`EndpointOptions::new`] for one dispatcher, or the default, which
@@ -332,6 +332,40 @@ impl Endpoint {
         unsafe { self.ep.reset() }
     }
 
+    /// Lets go of the memory that it has received or read into, so that
+    /// [`Memory::into_inner`](super::Memory::into_inner) can return the owner of the bytes. While
+    /// another thread waits on a dispatcher of the endpoint, the memory stays in use; call this
+    /// again after the wait.
+    ///
+    /// # Errors
+    /// `DAT_INVALID_STATE` while requests or receives are outstanding.
+    pub fn release_memory(&mut self) -> Result<()> {
+        let status = self.status();
+        if !(status.recv_idle && status.request_idle) {
+            return Err(DatError::new(
+                ReturnType::InvalidState,
+                Subtype::NoSubtype,
+                "requests or receives are outstanding, which use the memory: take their completions, or \
+                 disconnect and take those of the flush",
+            ));
+        }
+        self.leave_memory(None);
+        Ok(())
+    }
+
+    /// Lets go of the memory, as soon as no other thread can be copying payload to it: one that owns
+    /// a dispatcher at the moment may be.
+    fn leave_memory(&mut self, shared: Option<SharedReceiveQueue>) {
+        let remains = Arc::new(LingeringMemory {
+            _kept: core::mem::take(&mut self.kept),
+            _shared: shared,
+        });
+        let [recv, request, _] = &self.dispatchers;
+        for dispatcher in [recv, request].into_iter().flatten() {
+            dispatcher.keep(Arc::clone(&remains));
+        }
+    }
+
     /// Posts a receive, whose segments are filled in their order.
     ///
     /// # Errors
@@ -518,20 +552,12 @@ impl Drop for Endpoint {
                 Ep::abort(self.ep.handle());
             }
         }
-        // Another thread that owns the dispatcher at the moment may be copying the payload of a
-        // CQE.
-        let remains = Arc::new(LingeringMemory {
-            _kept: core::mem::take(&mut self.kept),
-            _shared: self.shared.take(),
-        });
-        let [recv, request, _] = &self.dispatchers;
-        for dispatcher in [recv, request].into_iter().flatten() {
-            dispatcher.keep(Arc::clone(&remains));
-        }
+        let shared = self.shared.take();
+        self.leave_memory(shared);
     }
 }
 
-/// Memory that completions of a freed endpoint may still be copied to.
+/// Memory that completions of an endpoint may still be copied to.
 #[derive(Debug)]
 pub(super) struct LingeringMemory {
     _kept: Mappings,

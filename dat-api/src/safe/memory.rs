@@ -1,26 +1,39 @@
 //! Registered memory.
 
+mod mapping;
+mod owner;
+mod pages;
+mod plain;
+
 use core::fmt;
+use core::marker::PhantomData;
+use core::mem::MaybeUninit;
 use core::ops::Range;
-use core::ptr;
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use dat_engine::sync::Mutex;
-use dat_engine::{read_message, write_message};
-use memmap2::{MmapMut, MmapOptions, MmapRaw};
+use memmap2::MmapMut;
 
-use super::ProtectionZone;
+use super::{GivenBack, ProtectionZone};
 use crate::error::{DatError, Result};
 use crate::object::lmr::{Lmr, MemoryKind};
 use crate::object::post::count_of;
 use crate::status::{ReturnType, Subtype};
 use crate::types::{LmrSegment, MemPrivileges, RmrSegment};
 
-/// Memory that the device may use, allocated and registered together.
+use mapping::Mapping;
+pub(super) use mapping::{Mappings, SharedMappings};
+pub use owner::OwnedBytes;
+pub(super) use pages::Pages;
+pub use plain::Plain;
+
+/// Memory that the device may use: the bytes of a value, by default of a mapping that
+/// [`ProtectionZone::allocate`] makes. [`ProtectionZone::register`] takes other owners.
 ///
-/// Dropping it deregisters the memory at once; the bytes themselves stay mapped as long as an
-/// endpoint lives that has received or read into them.
+/// Dropping it deregisters the memory at once. The owner lives as long as an endpoint or a shared
+/// queue lives that has received or read into the bytes, and is then dropped, on any thread; if it
+/// panics, that is reported as an error of the crate `tracing`. [`Self::into_inner`] returns the
+/// owner instead. If this value is leaked ([`core::mem::forget`]), the memory stays registered.
 ///
 /// An RMR that is bound to it ([`super::Window`]) keeps it registered until the RMR is bound
 /// elsewhere, or unbound, or dropped.
@@ -28,11 +41,12 @@ use crate::types::{LmrSegment, MemPrivileges, RmrSegment};
 /// Any thread may read and write it at any time, and so may the device. Bytes that change during a
 /// read may be a mixture of old and new ones; the program must order accesses where that matters.
 /// No reference to the bytes is ever made.
-pub struct Memory {
+pub struct Memory<T = MmapMut> {
     region: Arc<Region>,
     bytes: Arc<Mapping>,
     context: u32,
     rmr_context: u32,
+    owner: PhantomData<fn() -> T>,
 }
 
 /// The registration of memory, which ends when this is dropped.
@@ -43,61 +57,68 @@ pub(super) struct Region {
     _zone: ProtectionZone,
 }
 
-/// The bytes, apart from their registration.
-pub(super) struct Mapping(MmapRaw);
+impl ProtectionZone {
+    /// Registers the bytes of a value, which the memory then owns:
+    ///
+    /// ```no_run
+    /// # use dat_api::{safe::ProtectionZone, types::MemPrivileges};
+    /// # fn main() {}
+    /// # fn some(zone: &ProtectionZone) -> dat_api::Result<()> {
+    /// let memory = zone.register(vec![0_u8; 4096], MemPrivileges::all())?;
+    /// memory.write(0, b"hello");
+    /// let bytes: Vec<u8> = memory.into_inner()?;
+    /// assert_eq!(&bytes[..5], b"hello");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// 0 bytes, no memory, or the limit on locked memory is too low. The error has the value.
+    pub fn register<T: OwnedBytes>(
+        &self,
+        owner: T,
+        privileges: MemPrivileges,
+    ) -> Result<Memory<T>, GivenBack<T>> {
+        Memory::register(self, owner, privileges, |address, length| {
+            MemoryKind::Virtual { address, length }
+        })
+    }
 
-/// The pages that memory is allocated on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pages {
-    Normal,
-    /// Huge pages of the size that is the system's default.
-    Huge,
+    /// Registers memory that processes share, such as a [`MmapMut`] of a file in `/dev/shm`, under
+    /// an identifier that they agree on (`DAT_MEM_TYPE_SHARED_VIRTUAL`). Each process registers it
+    /// for itself.
+    ///
+    /// # Errors
+    /// As for [`Self::register`]; also if the memory is not shared, or the identifier names other
+    /// memory in this process.
+    pub fn register_shared<T: OwnedBytes>(
+        &self,
+        owner: T,
+        identifier: [u8; 40],
+        privileges: MemPrivileges,
+    ) -> Result<Memory<T>, GivenBack<T>> {
+        Memory::register(self, owner, privileges, |address, length| {
+            MemoryKind::SharedVirtual {
+                address,
+                length,
+                identifier,
+            }
+        })
+    }
 }
 
-/// Returns the size of the system's default huge pages, in bytes; `None` if it has none.
-fn huge_page_size() -> Option<usize> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    huge_page_size_in(&text)
-}
-
-/// Returns the size that the text of `/proc/meminfo` states.
-fn huge_page_size_in(text: &str) -> Option<usize> {
-    let mut lines = text.lines();
-    let stated = lines.find_map(|line| line.strip_prefix("Hugepagesize:"))?;
-    let kib: usize = stated.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024).filter(|size| size.is_power_of_two())
-}
-
-/// Maps at least this many bytes on huge pages of this size.
-fn on_huge_pages(bytes: usize, page: Option<usize>) -> Result<MmapMut> {
-    let Some(page) = page else {
-        return Err(no_memory(
-            "this system has no huge pages (no Hugepagesize in /proc/meminfo): use normal pages"
-                .to_owned(),
-        ));
-    };
-    let pages = bytes.div_ceil(page);
-    // A length that does not fit is refused by the system.
-    let length = pages.saturating_mul(page);
-    // The system reserves the pages for the mapping now, so none is missing later.
-    let mapped = MmapOptions::new().len(length).huge(None).map_anon();
-    mapped.map_err(|error| {
-        let kib = page / 1024;
-        no_memory(format!(
-            "{bytes} bytes need {pages} huge pages of {kib} KiB, which cannot be allocated: \
-             {error}; reserve more, for example by sysctl -w vm.nr_hugepages={pages} (all programs \
-             share them)"
-        ))
-    })
-}
-
-/// The error of memory that cannot be allocated.
-fn no_memory(cause: String) -> DatError {
+/// The error of memory without bytes.
+fn no_bytes() -> DatError {
     DatError::new(
-        ReturnType::InsufficientResources,
-        Subtype::ResourceMemory,
-        cause,
+        ReturnType::InvalidParameter,
+        Subtype::InvalidArg4,
+        "memory of 0 bytes cannot be registered: expected 1 byte or more",
     )
+}
+
+/// The error of memory that is in use.
+fn in_use(cause: &'static str) -> DatError {
+    DatError::new(ReturnType::InvalidState, Subtype::NoSubtype, cause)
 }
 
 impl Memory {
@@ -108,29 +129,38 @@ impl Memory {
         pages: Pages,
     ) -> Result<Self> {
         if bytes == 0 {
-            return Err(DatError::new(
-                ReturnType::InvalidParameter,
-                Subtype::InvalidArg4,
-                "memory of 0 bytes cannot be registered: expected 1 byte or more",
-            ));
+            return Err(no_bytes());
         }
-        let mapping = match pages {
-            Pages::Normal => MmapOptions::new().len(bytes).map_anon().map_err(|error| {
-                no_memory(format!(
-                    "{bytes} bytes of memory cannot be allocated: {error}"
-                ))
-            }),
-            Pages::Huge => on_huge_pages(bytes, huge_page_size()),
-        }?;
-        let mapping = Arc::new(Mapping(MmapRaw::from(mapping)));
-        let kind = MemoryKind::Virtual {
-            address: mapping.0.as_mut_ptr().addr(),
-            length: mapping.0.len() as u64,
+        Ok(zone.register(pages.map(bytes)?, privileges)?)
+    }
+}
+
+impl<T: OwnedBytes> Memory<T> {
+    fn register(
+        zone: &ProtectionZone,
+        owner: T,
+        privileges: MemPrivileges,
+        kind: impl FnOnce(usize, u64) -> MemoryKind,
+    ) -> Result<Self, GivenBack<T>> {
+        let mapping = Mapping::of(owner);
+        let registered = match mapping.len() {
+            0 => Err(no_bytes()),
+            length => {
+                let kind = kind(mapping.as_ptr().expose_provenance(), length as u64);
+                // SAFETY: the owner keeps the bytes where they are, without a reference to them
+                // (`OwnedBytes`); it is dropped, or taken back, after the region is deregistered
+                // (see `Drop` and `into_inner`).
+                unsafe { Lmr::create(zone.adapter().ia(), kind, zone.pz(), privileges) }
+            }
         };
-        // SAFETY: the mapping belongs to this value, no reference to it is ever made, and it is
-        // unmapped after the region is deregistered (see `Drop`).
-        let lmr = unsafe { Lmr::create(zone.adapter().ia(), kind, zone.pz(), privileges) }?;
-        let info = lmr.query();
+        let lmr = match registered {
+            Ok(lmr) => lmr,
+            Err(error) => {
+                let value = mapping.into_owner().expect("it has not been taken");
+                return Err(GivenBack { error, value });
+            }
+        };
+        let (info, mapping) = (lmr.query(), Arc::new(mapping));
         Ok(Self {
             region: Arc::new(Region {
                 lmr,
@@ -140,13 +170,56 @@ impl Memory {
             bytes: mapping,
             context: info.lmr_context,
             rmr_context: info.rmr_context,
+            owner: PhantomData,
         })
     }
 
+    /// Ends the registration, and returns the owner of the bytes. Sends and RDMA writes of this
+    /// memory that are outstanding fail.
+    ///
+    /// # Errors
+    /// `DAT_INVALID_STATE`, with the memory, which stays registered:
+    ///
+    /// - The memory was posted for a receive, an RDMA read or an atomic operation of an endpoint
+    ///   that has not released it since ([`super::Endpoint::release_memory`]) and was not dropped,
+    ///   or for a receive of a shared queue that was not dropped.
+    /// - A window is bound to it.
+    pub fn into_inner(mut self) -> Result<T, GivenBack<Self>> {
+        if let Err(error) = self.deregister() {
+            return Err(GivenBack { error, value: self });
+        }
+        let Self { region, bytes, .. } = self;
+        drop(region);
+        let owner = Arc::into_inner(bytes).and_then(Mapping::into_owner);
+        Ok(owner.expect("no other user of the mapping is left that could have cloned it"))
+    }
+
+    /// Ends the registration, if nothing else uses the memory.
+    fn deregister(&mut self) -> Result<()> {
+        let Some(region) = Arc::get_mut(&mut self.region) else {
+            return Err(in_use("a window is bound to the memory: unbind or drop it"));
+        };
+        // The region's and this one; only one of these, or of those that are counted besides, can be
+        // cloned.
+        if Arc::strong_count(&self.bytes) > 2 {
+            return Err(in_use(
+                "the memory was posted for a receive, a read or an atomic operation: complete or flush \
+                 them, then call Endpoint::release_memory; or drop the endpoint or the shared queue",
+            ));
+        }
+        match Lmr::free(region.lmr.handle()) {
+            Err(error) if error.code().kind() == Some(ReturnType::InvalidState) => Err(error),
+            // An error is that of an adapter that was closed, which has deregistered the memory.
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<T> Memory<T> {
     /// Returns the length in bytes: what was asked for, or on huge pages a multiple of their size.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.bytes.0.len()
+        self.bytes.len()
     }
 
     /// Returns `false`: memory of 0 bytes cannot be registered.
@@ -159,7 +232,7 @@ impl Memory {
     /// for.
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
-        self.bytes.0.as_mut_ptr()
+        self.bytes.as_ptr()
     }
 
     /// Copies bytes into the memory. A concurrent reader of the same bytes (an outstanding request,
@@ -169,10 +242,8 @@ impl Memory {
     /// # Panics
     /// If they do not fit.
     pub fn write(&self, offset: usize, bytes: &[u8]) {
-        let at = self.at(offset, bytes.len());
-        // SAFETY: `at` has checked the bounds; no slice covers the mapping, so the two do not
-        // overlap. `write_message` allows concurrent access by other threads and the device.
-        unsafe { write_message(bytes.as_ptr(), at, bytes.len()) };
+        // SAFETY: the bytes are borrowed.
+        unsafe { self.bytes.write(offset, bytes.as_ptr(), bytes.len()) };
     }
 
     /// Copies bytes out of the memory. During a concurrent write they may be a mixture of old and
@@ -182,35 +253,85 @@ impl Memory {
     /// # Panics
     /// If the range is not inside.
     pub fn read(&self, offset: usize, bytes: &mut [u8]) {
-        let at = self.at(offset, bytes.len());
-        // SAFETY: as in `write`.
-        unsafe { read_message(at, bytes.as_mut_ptr(), bytes.len()) };
+        // SAFETY: the bytes are borrowed mutably.
+        unsafe { self.bytes.read(offset, bytes.as_mut_ptr(), bytes.len()) };
     }
 
-    /// Returns the 64 bits at `offset`, read once, for a flag that a peer's RDMA write sets. Later
-    /// reads are not older than this one. Whether the rest of the write is in memory when its last
-    /// bytes are, is what [`super::Endpoint::data_in_order`] says.
+    /// Copies one value into the memory, as [`Self::write`]: a number in the order of the host, or
+    /// an array.
     ///
     /// # Panics
-    /// If they are not inside, or `offset` is not a multiple of 8.
-    #[must_use]
-    pub fn load_u64(&self, offset: usize) -> u64 {
-        assert!(offset.is_multiple_of(8), "{offset} is not a multiple of 8");
-        let at = self.at(offset, 8).cast::<u64>();
-        // SAFETY: inside the mapping, whose start is page-aligned.
-        let value = unsafe { at.read_volatile() };
-        core::sync::atomic::fence(core::sync::atomic::Ordering::Acquire);
-        value
+    /// If it does not fit.
+    pub fn write_value<V: Plain>(&self, offset: usize, value: V) {
+        // SAFETY: the value is our own, and has no padding.
+        unsafe {
+            let from = (&raw const value).cast();
+            self.bytes.write(offset, from, size_of::<V>());
+        }
     }
 
-    fn at(&self, offset: usize, len: usize) -> *mut u8 {
-        assert!(
-            offset <= self.len() && len <= self.len() - offset,
-            "{len} bytes at {offset} are not inside {} bytes",
-            self.len()
-        );
-        // SAFETY: inside the mapping.
-        unsafe { self.as_ptr().add(offset) }
+    /// Copies one value out of the memory, as [`Self::read`].
+    ///
+    /// ```no_run
+    /// # use dat_api::safe::Memory;
+    /// # fn sum(memory: &Memory) -> u64 {
+    /// let [length, checksum]: [u32; 2] = memory.read_value(64);
+    /// # u64::from(length) + u64::from(checksum)
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// If it is not inside.
+    #[must_use]
+    pub fn read_value<V: Plain>(&self, offset: usize) -> V {
+        let mut value = MaybeUninit::<V>::uninit();
+        // SAFETY: the value is our own, all its bytes are written, and any bytes are a `Plain` one.
+        unsafe {
+            self.bytes
+                .read(offset, value.as_mut_ptr().cast(), size_of::<V>());
+            value.assume_init()
+        }
+    }
+
+    /// Returns the 64 bits at `offset`, read at once, for a flag that a peer's RDMA write or another
+    /// thread sets. Later reads are not older than this one. Whether the rest of the write is in
+    /// memory when its last bytes are, is what [`super::Endpoint::data_in_order`] says.
+    ///
+    /// # Panics
+    /// If they are not inside, or their address is not a multiple of 8.
+    #[must_use]
+    pub fn load_u64(&self, offset: usize) -> u64 {
+        self.bytes.atomic_u64(offset).load(Ordering::Acquire)
+    }
+
+    /// Writes 64 bits at `offset` at once, for a flag that another thread or a peer's RDMA read
+    /// loads. Earlier writes are not newer than this one.
+    ///
+    /// # Panics
+    /// As [`Self::load_u64`].
+    pub fn store_u64(&self, offset: usize, value: u64) {
+        self.bytes
+            .atomic_u64(offset)
+            .store(value, Ordering::Release);
+    }
+
+    /// As [`Self::load_u64`], with 32 bits.
+    ///
+    /// # Panics
+    /// If they are not inside, or their address is not a multiple of 4.
+    #[must_use]
+    pub fn load_u32(&self, offset: usize) -> u32 {
+        self.bytes.atomic_u32(offset).load(Ordering::Acquire)
+    }
+
+    /// As [`Self::store_u64`], with 32 bits.
+    ///
+    /// # Panics
+    /// As [`Self::load_u32`].
+    pub fn store_u32(&self, offset: usize, value: u32) {
+        self.bytes
+            .atomic_u32(offset)
+            .store(value, Ordering::Release);
     }
 
     /// Returns a piece of it, for a request of this side.
@@ -221,7 +342,7 @@ impl Memory {
     #[must_use]
     pub fn segment(&self, range: Range<usize>) -> Segment<'_> {
         let length = range.end.wrapping_sub(range.start);
-        let at = self.at(range.start, length);
+        let at = self.bytes.at(range.start, length);
         Segment {
             segment: LmrSegment {
                 context: self.context,
@@ -243,7 +364,7 @@ impl Memory {
         let length = range.end.wrapping_sub(range.start);
         RemoteSegment {
             context: self.rmr_context,
-            address: self.at(range.start, length).addr() as u64,
+            address: self.bytes.at(range.start, length).addr() as u64,
             length: length as u64,
         }
     }
@@ -262,7 +383,7 @@ impl Drop for Region {
     }
 }
 
-impl fmt::Debug for Memory {
+impl<T> fmt::Debug for Memory<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory")
             .field("bytes", &self.len())
@@ -346,149 +467,5 @@ impl From<RemoteSegment> for RmrSegment {
             address: remote.address,
             length: remote.length,
         }
-    }
-}
-
-/// Mappings that the device, or the copy of a CQE's payload, may still write to; kept until their
-/// owner is dropped.
-#[derive(Default)]
-pub(super) struct Mappings {
-    /// The one that was posted last, which most posts use again.
-    latest: Option<Arc<Mapping>>,
-    others: Vec<Arc<Mapping>>,
-}
-
-impl Mappings {
-    /// Keeps the memory of these segments.
-    #[inline]
-    pub(super) fn keep(&mut self, segments: &[Segment<'_>]) {
-        for segment in segments {
-            let latest = self.latest.as_ref();
-            if !latest.is_some_and(|latest| Arc::ptr_eq(latest, segment.memory)) {
-                self.add(segment.memory);
-            }
-        }
-    }
-
-    /// Makes a mapping the latest; the others keep one of each. It may be the latest already:
-    /// another thread may have added it just now.
-    #[cold]
-    fn add(&mut self, mapping: &Arc<Mapping>) {
-        if self
-            .latest
-            .as_ref()
-            .is_some_and(|latest| Arc::ptr_eq(latest, mapping))
-        {
-            return;
-        }
-        let mut others = self.others.iter_mut();
-        let known = others.find(|known| Arc::ptr_eq(known, mapping));
-        match (known, &mut self.latest) {
-            (Some(known), Some(latest)) => core::mem::swap(known, latest),
-            (_, latest) => self.others.extend(latest.replace(Arc::clone(mapping))),
-        }
-    }
-}
-
-/// As [`Mappings`], for posts of several threads at a time.
-#[derive(Default)]
-pub(super) struct SharedMappings {
-    /// The mapping that was posted last, which is kept; initially null. Only compared.
-    latest: AtomicPtr<Mapping>,
-    kept: Mutex<Mappings>,
-}
-
-impl SharedMappings {
-    /// Keeps the memory of these segments.
-    #[inline]
-    pub(super) fn keep(&self, segments: &[Segment<'_>]) {
-        for segment in segments {
-            // Acquire: the mapping was kept before.
-            if !ptr::eq(
-                self.latest.load(Ordering::Acquire),
-                &raw const **segment.memory,
-            ) {
-                self.add(segment.memory);
-            }
-        }
-    }
-
-    #[cold]
-    fn add(&self, mapping: &Arc<Mapping>) {
-        let mut kept = self.kept.lock();
-        kept.add(mapping);
-        self.latest
-            .store(Arc::as_ptr(mapping).cast_mut(), Ordering::Release);
-    }
-}
-
-impl fmt::Debug for Mappings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let latest = usize::from(self.latest.is_some());
-        f.debug_tuple("Mappings")
-            .field(&(latest + self.others.len()))
-            .finish()
-    }
-}
-
-impl fmt::Debug for SharedMappings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.kept.lock().fmt(f)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_size_of_huge_pages_is_read_from_meminfo() {
-        let text = "HugePages_Total:       0\nHugepagesize:       2048 kB\nHugetlb:  0 kB\n";
-        assert_eq!(huge_page_size_in(text), Some(2 << 20));
-        for text in [
-            "",
-            "Hugepagesize: 3 kB",
-            "Hugepagesize: 2048",
-            "Hugepagesize: x kB",
-        ] {
-            assert_eq!(huge_page_size_in(text), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn refused_huge_pages_have_a_cause_and_a_remedy() {
-        let error = on_huge_pages(1, None).expect_err("none");
-        assert!(error.cause().contains("no huge pages"), "{error}");
-        // More than any system has.
-        for bytes in [1 << 60, usize::MAX] {
-            let error = on_huge_pages(bytes, Some(2 << 20)).expect_err("too many");
-            assert!(error.code().is(ReturnType::InsufficientResources));
-            assert!(error.cause().contains("vm.nr_hugepages="), "{error}");
-        }
-    }
-
-    #[test]
-    fn every_mapping_is_kept_once_whatever_the_order_of_posts() {
-        let mappings: [_; 3] = core::array::from_fn(|_| {
-            let bytes = MmapOptions::new().len(1).map_anon();
-            Arc::new(Mapping(MmapRaw::from(bytes.expect("one byte of memory"))))
-        });
-        let (mut kept, shared) = (Mappings::default(), SharedMappings::default());
-        for at in [0, 1, 0, 1, 2, 0, 2, 2, 1, 0] {
-            kept.add(&mappings[at]);
-            assert!(Arc::ptr_eq(
-                kept.latest.as_ref().expect("one"),
-                &mappings[at]
-            ));
-            shared.add(&mappings[at]);
-            let latest = shared.latest.load(Ordering::Relaxed);
-            assert!(ptr::eq(latest, Arc::as_ptr(&mappings[at])));
-        }
-        let owners = |count| mappings.each_ref().map(Arc::strong_count) == [count; 3];
-        assert!(owners(3), "this test, `kept` and `shared`");
-        drop(kept);
-        assert!(owners(2));
-        drop(shared);
-        assert!(owners(1));
     }
 }

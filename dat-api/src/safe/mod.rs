@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | IA, interface adapter | [`Adapter`] |
 //! | PZ, protection zone | [`ProtectionZone`] |
-//! | LMR, local memory region | [`Memory`], which allocates what it registers |
+//! | LMR, local memory region | [`Memory`], allocated or of an owner |
 //! | RMR, remote memory region | [`Window`] |
 //! | EVD, event dispatcher | [`EventDispatcher`] |
 //! | CNO, notification object | [`Cno`] |
@@ -24,8 +24,10 @@
 //!
 //! # Memory
 //! The device shares memory with the program, and may write it at any time. Memory is therefore
-//! never a slice: [`Memory::write`] and [`Memory::read`] copy, on any thread, and
-//! [`Memory::load_u64`] reads a flag that a peer sets.
+//! never a slice: [`Memory::write`] and [`Memory::read`] copy, on any thread, also numbers
+//! ([`Memory::read_value`]), and [`Memory::load_u64`] reads a flag that a peer sets. The bytes are
+//! allocated ([`ProtectionZone::allocate`]), or those of a value that the memory owns, such as a
+//! `Vec<u8>` ([`ProtectionZone::register`]), and gives back ([`Memory::into_inner`]).
 //!
 //! Decision: `docs/decisions/019-unlocked-state-is-unsafe.md`
 
@@ -33,14 +35,16 @@ mod adapter;
 mod cno;
 mod dispatcher;
 mod endpoint;
+mod given_back;
 mod memory;
 mod service;
 mod shared;
 mod window;
 
-// Re-exported so that programs need not name the engine.
+// Re-exported so that programs need not name the crates.
 pub use dat_engine::wait::{WaitCounters, WaitPolicy};
 pub use dat_engine::{DataInOrder, DeviceInfo, Guid, PortInfo};
+pub use memmap2::MmapMut;
 
 // The values that the objects below these types report.
 pub use crate::object::ListError;
@@ -56,7 +60,8 @@ pub use adapter::{Adapter, OpenOptions, ProtectionZone};
 pub use cno::Cno;
 pub use dispatcher::{EventDispatcher, Events, Waited};
 pub use endpoint::{Endpoint, EndpointOptions};
-pub use memory::{Memory, Message, RemoteSegment, Segment};
-pub use service::{AnswerError, ConnectionRequest, ReservedServicePoint, ServicePoint};
+pub use given_back::GivenBack;
+pub use memory::{Memory, Message, OwnedBytes, Plain, RemoteSegment, Segment};
+pub use service::{ConnectionRequest, ReservedServicePoint, ServicePoint};
 pub use shared::SharedReceiveQueue;
 pub use window::Window;

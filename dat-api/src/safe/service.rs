@@ -1,9 +1,9 @@
 //! Service points and connection requests.
 
-use core::{fmt, mem};
+use core::mem;
 use std::sync::Arc;
 
-use super::{Adapter, Endpoint, EndpointOptions, EventDispatcher, ProtectionZone};
+use super::{Adapter, Endpoint, EndpointOptions, EventDispatcher, GivenBack, ProtectionZone};
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle};
 use crate::object::cr::Cr;
@@ -187,7 +187,11 @@ impl ConnectionRequest {
     /// The endpoint cannot be used for it, the private data are too long, or the request was
     /// answered through a copy of the event. The error has the request, which can still be
     /// answered.
-    pub fn accept(self, endpoint: &mut Endpoint, private_data: &[u8]) -> Result<(), AnswerError> {
+    pub fn accept(
+        self,
+        endpoint: &mut Endpoint,
+        private_data: &[u8],
+    ) -> Result<(), GivenBack<Self>> {
         self.answer(|cr| Cr::accept(cr, Some(endpoint.handle()), private_data))
     }
 
@@ -195,7 +199,7 @@ impl ConnectionRequest {
     ///
     /// # Errors
     /// No endpoint was reserved, or it is gone; otherwise as [`Self::accept`].
-    pub fn accept_reserved(self, private_data: &[u8]) -> Result<(), AnswerError> {
+    pub fn accept_reserved(self, private_data: &[u8]) -> Result<(), GivenBack<Self>> {
         self.answer(|cr| Cr::accept(cr, None, private_data))
     }
 
@@ -211,7 +215,7 @@ impl ConnectionRequest {
         zone: &ProtectionZone,
         options: &EndpointOptions<'_>,
         private_data: &[u8],
-    ) -> Result<Endpoint, AnswerError> {
+    ) -> Result<Endpoint, GivenBack<Self>> {
         self.answer(|cr| accept_with(cr, zone, options, private_data))
     }
 
@@ -221,7 +225,7 @@ impl ConnectionRequest {
     /// # Errors
     /// No service point listens there, or it has no room. The error has the request, which can
     /// still be answered here.
-    pub fn hand_off(self, qualifier: u64) -> Result<(), AnswerError> {
+    pub fn hand_off(self, qualifier: u64) -> Result<(), GivenBack<Self>> {
         self.answer(|cr| Cr::hand_off(cr, qualifier))
     }
 
@@ -229,16 +233,13 @@ impl ConnectionRequest {
     pub fn reject(self) {}
 
     /// Answers it by this call. If the call fails, the request is in the error.
-    fn answer<T>(self, call: impl FnOnce(Handle) -> Result<T>) -> Result<T, AnswerError> {
+    fn answer<T>(self, call: impl FnOnce(Handle) -> Result<T>) -> Result<T, GivenBack<Self>> {
         match call(self.handle) {
             Ok(answered) => {
                 mem::forget(self);
                 Ok(answered)
             }
-            Err(error) => Err(AnswerError {
-                error,
-                request: self,
-            }),
+            Err(error) => Err(GivenBack { error, value: self }),
         }
     }
 }
@@ -247,31 +248,6 @@ impl Drop for ConnectionRequest {
     fn drop(&mut self) {
         // Fails only if it was answered through a copy of the event, or the adapter was closed.
         let _ = Cr::reject(self.handle, &[]);
-    }
-}
-
-/// A connection request that could not be answered as it was tried, and why. Dropping the error
-/// rejects the request.
-#[derive(Debug)]
-pub struct AnswerError {
-    /// Why.
-    pub error: DatError,
-    /// The request, for another attempt.
-    pub request: ConnectionRequest,
-}
-
-impl fmt::Display for AnswerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
-    }
-}
-
-impl std::error::Error for AnswerError {}
-
-impl From<AnswerError> for DatError {
-    /// Rejects the request.
-    fn from(failed: AnswerError) -> Self {
-        failed.error
     }
 }
 

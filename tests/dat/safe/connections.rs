@@ -38,7 +38,7 @@ fn a_request_that_is_answered_by_two_threads_gives_its_endpoint_to_one() {
                     Ok(served) => Some(served),
                     Err(failed) => {
                         // The other thread may be answering: this one must not reject.
-                        std::mem::forget(failed.request);
+                        std::mem::forget(failed.value);
                         None
                     }
                 }
@@ -92,7 +92,7 @@ fn a_reserved_point_connects_its_endpoint_and_no_other() {
     let refused = asked
         .accept(&mut other, b"")
         .expect_err("not reserved for it");
-    refused.request.accept_reserved(b"").expect("its own");
+    refused.value.accept_reserved(b"").expect("its own");
     assert_eq!(kind(&actives), ConnectionKind::Established);
     assert_eq!(kind(&passives), ConnectionKind::Established);
     drop(point);
@@ -123,7 +123,7 @@ fn a_request_is_handed_off_and_served_by_the_endpoint_that_it_brings() {
         .hand_off(1)
         .expect_err("no service point listens there");
     refused
-        .request
+        .value
         .hand_off(maker.qualifier())
         .expect("it listens");
     let asked = request(&there);
