@@ -391,11 +391,15 @@ pub(crate) fn poll_for_cno(cno: Handle, evd: Handle, mode: PollMode) -> Option<P
             }
         }
     }
+    let mut commanded = None;
     if mode == PollMode::Arm {
+        // A queue that another thread has attached is armed too.
+        commanded = Some(consumer.process_commands(evd));
         seen.failed = !consumer.arm_all(arm);
     }
     seen.failed |= consumer.is_cut_off;
-    let found = consumer.gather(evd);
+    let gathered = consumer.gather(evd);
+    let found = commanded.map_or(gathered, |before| before.and(gathered));
     let uncovered = found.completion && !consumer.is_covered;
     match mode {
         PollMode::Arm => consumer.is_covered = !seen.failed,

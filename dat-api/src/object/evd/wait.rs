@@ -451,6 +451,10 @@ impl Source for View<'_> {
     }
 
     fn arm(&mut self) {
+        // A queue that another thread has attached is armed too. Completions that came before count
+        // as solicited.
+        let found = self.consumer.process_commands(self.evd);
+        self.state.notified |= found.notifies || found.completion && self.needs_device_events();
         let arm = self.evd.state.arm();
         let queues = self.consumer.queues();
         self.state.asked = queues.len();

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use dat_engine::wait::{WaitCounters, WaitPolicy};
 
 use super::fixture::{FakeEp, Fixture, code, number};
-use crate::object::evd::{Evd, Timeout, own, wait};
+use crate::object::evd::{DtoRole, Evd, PollMode, Timeout, begin, own, poll_for_cno, wait};
+use crate::object::steps::{Begun, Next, Steps};
 use crate::status::{ReturnType, Subtype};
 use crate::types::{CompletionFlags, EvdFlags};
 
@@ -430,4 +431,34 @@ fn evd_wait_updates_its_counters() {
     let counters = fixture.evd.counters();
     assert_eq!((counters.spins, counters.hits), (0, 0), "it blocks at once");
     assert!(counters.blocks >= 1);
+}
+
+/// A queue that is attached between the poll of a wait and its arm raises events, too.
+#[test]
+fn evd_wait_arms_a_queue_that_was_attached_meanwhile() {
+    let fixture = Fixture::with_policy(8, EvdFlags::DTO, WaitPolicy::Block);
+    let owned = own(fixture.handle()).expect("free");
+    let Begun::Waits(mut waiting) = begin(owned, Timeout::Infinite, 1) else {
+        panic!("there are no events");
+    };
+    let role = DtoRole::Recv { depth: 8 };
+    let stream = fixture.evd.attach_dto(role, CompletionFlags::empty(), &[]);
+    let ring = fixture.ia.rings().pop().expect("a queue");
+    assert!(matches!(waiting.go_on(None), Next::Sleep(_)), "no events");
+    assert_eq!(ring.arms.load(Ordering::Relaxed), 1);
+    drop((waiting, stream));
+}
+
+/// The same for a thread that waits on the CNO.
+#[test]
+fn a_cno_arms_a_queue_that_was_attached_meanwhile() {
+    let fixture = Fixture::new(8, EvdFlags::DTO);
+    let cno = FakeEp::new();
+    let bound = fixture.evd.bind_cno(Some(cno.handle()), false, |_| Ok(()));
+    bound.expect("bound");
+    let role = DtoRole::Recv { depth: 8 };
+    let _stream = fixture.evd.attach_dto(role, CompletionFlags::empty(), &[]);
+    let ring = fixture.ia.rings().pop().expect("a queue");
+    poll_for_cno(cno.handle(), fixture.handle(), PollMode::Arm).expect("polled");
+    assert_eq!(ring.arms.load(Ordering::Relaxed), 1);
 }
