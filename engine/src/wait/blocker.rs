@@ -24,7 +24,7 @@
 
 use core::sync::atomic::AtomicU8;
 use core::time::Duration;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 
 use libc::{c_int, pollfd};
@@ -206,12 +206,18 @@ impl Blocker {
         }
     }
 
-    /// Takes [`Self::announce`] back after a sleep whose result is unknown because
-    /// its thread is ending.
+    /// Takes [`Self::announce`] back after a sleep whose result is unknown, because
+    /// its thread is ending, or because a program slept on a descriptor
+    /// ([`super::ChannelSet::with_alarm`]).
     #[cold]
     pub fn abandon(&self) {
         self.word.retract();
         self.take_token();
+    }
+
+    /// Returns the descriptor that wakers write to.
+    pub(super) fn alarm(&self) -> BorrowedFd<'_> {
+        self.alarm.as_fd()
     }
 
     /// Does the first half of [`Self::wake`], to simulate a slow waker.

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libc::{c_int, epoll_event};
 
-use super::{ChannelFds, raw};
+use super::{Blocker, ChannelFds, raw};
 use crate::error::{ControlError, last_errno};
 
 /// A set of channels (an `epoll` descriptor), readable while one of them has an event
@@ -19,6 +19,9 @@ use crate::error::{ControlError, last_errno};
 /// another event.
 #[derive(Debug)]
 pub struct ChannelSet(OwnedFd);
+
+/// How channels are registered.
+const EDGES: c_int = libc::EPOLLIN | libc::EPOLLET;
 
 impl ChannelSet {
     /// Creates an empty set.
@@ -43,8 +46,9 @@ impl ChannelSet {
     /// user.
     pub fn add(&self, channel: ChannelFds<'_>, name: u64) -> Result<(), ControlError> {
         for fd in channel.iter() {
-            let added = self.control(libc::EPOLL_CTL_ADD, fd, name)
-                || last_errno() == libc::EEXIST && self.control(libc::EPOLL_CTL_MOD, fd, name);
+            let added = self.control(libc::EPOLL_CTL_ADD, fd, EDGES, name)
+                || last_errno() == libc::EEXIST
+                    && self.control(libc::EPOLL_CTL_MOD, fd, EDGES, name);
             if !added {
                 let error = ControlError::last("watch a channel");
                 self.remove(channel);
@@ -57,13 +61,29 @@ impl ChannelSet {
     /// Removes a channel, if it is in the set.
     pub fn remove(&self, channel: ChannelFds<'_>) {
         for fd in channel.iter() {
-            self.control(libc::EPOLL_CTL_DEL, fd, 0);
+            self.control(libc::EPOLL_CTL_DEL, fd, 0, 0);
         }
     }
 
-    fn control(&self, operation: c_int, fd: BorrowedFd<'_>, name: u64) -> bool {
+    /// Returns a descriptor for programs that poll, which is readable while the set is,
+    /// or while a waker has ended the sleep that `blocker` has announced.
+    ///
+    /// # Errors
+    /// As for [`Self::new`] and [`Self::add`].
+    pub fn with_alarm(&self, blocker: &Blocker) -> Result<OwnedFd, ControlError> {
+        let both = Self::new()?;
+        // Level-triggered: a program that reads the descriptor as a set takes nothing.
+        for fd in [self.as_fd(), blocker.alarm()] {
+            if !both.control(libc::EPOLL_CTL_ADD, fd, libc::EPOLLIN, 0) {
+                return Err(ControlError::last("watch a set of channels"));
+            }
+        }
+        Ok(both.0)
+    }
+
+    fn control(&self, operation: c_int, fd: BorrowedFd<'_>, events: c_int, name: u64) -> bool {
         let mut event = epoll_event {
-            events: (libc::EPOLLIN | libc::EPOLLET).cast_unsigned(),
+            events: events.cast_unsigned(),
             u64: name,
         };
         // SAFETY: two descriptors, and an event that is only read.
@@ -179,6 +199,50 @@ mod tests {
         }
         set.remove(channel);
         assert!(names(&set).is_empty());
+    }
+
+    /// The descriptor for programs, in a set of the program that is edge-triggered.
+    #[test]
+    fn a_descriptor_is_readable_while_the_set_is_or_the_alarm_was_raised() {
+        let (set, blocker) = (ChannelSet::new().expect("a set"), Blocker::new());
+        let blocker = blocker.expect("a blocker");
+        let descriptor = set.with_alarm(&blocker).expect("a descriptor");
+        let program = ChannelSet::new().expect("a set");
+        program.add(descriptor.as_fd().into(), 7).expect("added");
+        let (channel, raise) = UnixStream::pair().expect("a channel");
+        set.add(channel.as_fd().into(), 1).expect("added");
+        let is_readable = || {
+            let mut fds = [libc::pollfd {
+                fd: descriptor.as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            }];
+            let no_time = libc::timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
+            raw::poll(&mut fds, Some(no_time), 0) == 1
+        };
+        blocker.wake();
+        assert!(names(&program).is_empty(), "no sleep is announced");
+        for _ in 0..2 {
+            blocker.announce();
+            blocker.wake();
+            assert_eq!(names(&program), [7]);
+            assert!(names(&program).is_empty() && is_readable());
+            // A program that reads the descriptor as a set.
+            let mut events = [epoll_event { events: 0, u64: 0 }; 4];
+            for _ in 0..2 {
+                assert_eq!(raw::epoll_events(descriptor.as_raw_fd(), &mut events), 1);
+            }
+            blocker.abandon();
+            assert!(!is_readable());
+            (&raise).write_all(&[1]).expect("an event");
+            assert_eq!(names(&program), [7]);
+            assert!(names(&program).is_empty() && is_readable());
+            assert_eq!(names(&set), [1]);
+            assert!(!is_readable() && names(&program).is_empty());
+        }
     }
 
     /// An event ends sleeps until its name is returned, even if it stays in its
