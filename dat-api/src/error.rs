@@ -6,7 +6,7 @@ use std::fmt;
 use dat_engine::memory::NoMemory;
 use dat_engine::{ControlError, ControlErrorKind};
 
-use crate::refusal::{EvdRefusal, Refusal};
+use crate::refusal::{CnoRefusal, EvdRefusal, Refusal};
 use crate::status::{DatReturn, ReturnType, Subtype};
 
 /// The error of a control call. Calls that take events return the bare [`DatReturn`], and posts of
@@ -86,6 +86,12 @@ impl From<EvdRefusal> for DatError {
             code: refusal.code(),
             cause: Cause::Evd(refusal),
         }
+    }
+}
+
+impl From<CnoRefusal> for DatError {
+    fn from(refusal: CnoRefusal) -> Self {
+        Self::explained(refusal.code(), refusal.to_string())
     }
 }
 

@@ -213,12 +213,14 @@ causes! {
 }
 
 causes! {
-    /// Why a wait on a CNO returns no EVD.
+    /// Why a wait on a CNO returns no EVD, or why its descriptor cannot be armed.
     CnoRefusal;
 
     Empty { code: DatReturn } => code, ("the timeout expired before an EVD of the CNO triggered");
     Interrupted => plain(Type::InterruptedCall), ("a signal interrupted the wait");
     Freed => handle(Subtype::InvalidHandleCno), ("the CNO is being freed: wait no longer on it");
+    NoDescriptor => plain(Type::InvalidState), (
+        "the CNO has no file descriptor: create it with dat_cno_fd_create, or wait with dat_cno_wait");
     NoWaiter => full(), (
         "the system has no descriptors to wake another waiting thread; see `ulimit -n`");
     DeviceFailed => plain(Type::InternalError), (

@@ -40,21 +40,31 @@ mod sync {
     pub(super) use loom::sync::atomic::{AtomicU32, Ordering, fence};
 }
 
-use cno::{AGENT, BOTH, Poller, Table, WAITERS};
+use cno::{AGENT, ALL, DESCRIPTOR, Poller, Table, WAITERS};
 use protocol::{BlockResult, Platform, Source, WaitCounters, WaitOutcome};
 use word::SleepWord;
 
 const EVDS: usize = 2;
 const THREADS: usize = 2;
+/// The number of the descriptor's alarm, behind those of the threads.
+const ALARM: usize = THREADS;
 
 /// What the waiters sleep on.
 #[derive(Default)]
 struct Descriptors {
     /// The wake-ups of each waiter.
-    alarms: [u32; THREADS],
+    alarms: [u32; THREADS + 1],
     /// Whether the channel of each EVD has an event whose name no waiter has taken. All
     /// waiters see it.
     channels: [bool; EVDS],
+    /// The descriptor may have become readable since the program's edge-triggered set was asked.
+    has_edge: bool,
+}
+
+impl Descriptors {
+    fn is_readable(&self) -> bool {
+        self.alarms[ALARM] > 0 || self.channels != [false; EVDS]
+    }
 }
 
 #[derive(Default)]
@@ -65,7 +75,10 @@ struct Wires {
 
 impl Wires {
     fn change(&self, change: impl FnOnce(&mut Descriptors)) {
-        change(&mut self.descriptors.lock().unwrap());
+        let mut all = self.descriptors.lock().unwrap();
+        change(&mut all);
+        all.has_edge = true;
+        drop(all);
         self.readable.notify_all();
     }
 }
@@ -89,6 +102,15 @@ impl Blocker {
             self.wires.change(|all| all.alarms[self.number] += 1);
         }
     }
+
+    fn announce(&self) {
+        self.word.announce();
+    }
+
+    fn abandon(&self) {
+        self.word.retract();
+        self.clear_alarm();
+    }
 }
 
 impl Platform for Blocker {
@@ -111,7 +133,7 @@ impl Platform for Blocker {
     }
 
     fn announce(&self) {
-        self.word.announce();
+        Self::announce(self);
     }
 
     fn block(
@@ -142,6 +164,15 @@ impl Platform for Blocker {
             self.clear_alarm();
         }
     }
+}
+
+fn blocker(wires: &Arc<Wires>, number: usize, is_disturbed: bool) -> Arc<Blocker> {
+    Arc::new(Blocker {
+        number,
+        word: SleepWord::new(),
+        wires: Arc::clone(wires),
+        is_disturbed,
+    })
 }
 
 /// The events that the device and posting threads have added to an EVD.
@@ -243,6 +274,7 @@ struct Cno {
     table: Lock<Table>,
     changes: AtomicU32,
     returns_leftovers: bool,
+    alarm: Option<Arc<Blocker>>,
     evds: [Evd; EVDS],
     wires: Arc<Wires>,
     /// How many waiters have got a trigger, and have taken the events.
@@ -266,21 +298,39 @@ impl Cno {
     fn channel(&self) -> Option<ChannelFds<'_>> {
         None
     }
+
+    fn alarm(&self) -> Option<&Arc<Blocker>> {
+        self.alarm.as_ref()
+    }
 }
 
 impl Cno {
     fn new(is_strict: bool) -> Arc<Self> {
+        Arc::new(Self::with(is_strict, None))
+    }
+
+    fn with_descriptor(is_strict: bool) -> Arc<Self> {
+        let wires = Arc::default();
+        let alarm = blocker(&wires, ALARM, false);
+        let mut cno = Self::with(is_strict, Some(Arc::clone(&alarm)));
+        cno.wires = wires;
+        cno.update(|table| table.add_descriptor(&alarm));
+        Arc::new(cno)
+    }
+
+    fn with(is_strict: bool, alarm: Option<Arc<Blocker>>) -> Self {
         let mut table = Table::default();
         table.evds.extend((0..EVDS).map(Handle));
-        Arc::new(Self {
+        Self {
             table: Lock(Mutex::new(table)),
             changes: AtomicU32::new(0),
             returns_leftovers: !is_strict,
+            alarm,
             evds: Default::default(),
             wires: Arc::default(),
             served: Mutex::new(0),
             service: Condvar::new(),
-        })
+        }
     }
 
     /// The device completes a request.
@@ -302,16 +352,37 @@ impl Cno {
 
     /// Records the trigger of a posted event.
     fn record_posted(&self, evd: usize) {
-        self.update(|table| table.record(Handle(evd), None, &BOTH));
+        self.update(|table| table.record(Handle(evd), &[], &ALL));
     }
 
     fn blocker(&self, number: usize, is_disturbed: bool) -> Arc<Blocker> {
-        Arc::new(Blocker {
-            number,
-            word: SleepWord::new(),
-            wires: Arc::clone(&self.wires),
-            is_disturbed,
-        })
+        blocker(&self.wires, number, is_disturbed)
+    }
+
+    /// Polls the descriptor as a program's edge-triggered set does: it looks at the descriptor after
+    /// an edge.
+    fn poll_descriptor(&self) {
+        let mut all = self.wires.descriptors.lock().unwrap();
+        while !(core::mem::take(&mut all.has_edge) && all.is_readable()) {
+            all = self.wires.readable.wait(all).unwrap();
+        }
+    }
+
+    /// Arms the descriptor as `Cno::arm` does.
+    fn arm_descriptor(self: &Arc<Self>) {
+        let alarm = self.alarm().unwrap();
+        Poller::new(self, DESCRIPTOR, Some(alarm)).arm_descriptor(alarm);
+        self.update(|table| table.forget(alarm));
+    }
+
+    /// Takes a trigger as `Cno::trigger` does, or as a wait without time does.
+    fn take_trigger(self: &Arc<Self>, queue: usize) -> Option<&Evd> {
+        let alarm = self.alarm().filter(|_| queue == DESCRIPTOR);
+        match Poller::new(self, queue, alarm).poll_first() {
+            None => None,
+            Some(Ok(Some(evd))) => Some(&self.evds[evd.0]),
+            other => panic!("{other:?}"),
+        }
     }
 
     /// Waits as the thread of an agent does that has been set.
@@ -369,12 +440,19 @@ impl Cno {
         }
     }
 
+    /// Takes `most` events of an EVD. Returns how many it has taken.
+    fn dequeue(&self, evd: &Evd, most: u32) -> u32 {
+        let mut known = evd.owned.lock().unwrap();
+        evd.gather(&mut known);
+        let taken = most.min(known.events);
+        known.events -= taken;
+        taken
+    }
+
     /// Waits, and takes one event of the EVD.
     fn wait_for_one(self: &Arc<Self>) {
         let evd = self.evd_for_one(0);
-        let mut known = evd.owned.lock().unwrap();
-        evd.gather(&mut known);
-        known.events = known.events.checked_sub(1).expect("an event");
+        assert_eq!(self.dequeue(evd, 1), 1);
     }
 
     /// Waits as programs do that take one event. Returns the EVD.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use loom::thread;
 
+use super::cno::{DESCRIPTOR, WAITERS};
 use super::protocol::WaitOutcome;
 use super::{Cno, EVDS};
 
@@ -192,5 +193,104 @@ fn an_event_is_for_a_waiter_and_for_the_agent() {
             agent.join().unwrap();
             other.join().unwrap();
         });
+    }
+}
+
+/// How a program serves a descriptor, after each poll that returns. Returns how many events it has
+/// taken.
+type Serves = fn(&Arc<Cno>) -> u32;
+
+/// Arms, and takes all events of all EVDs.
+fn arm_and_drain(simulated: &Arc<Cno>) -> u32 {
+    simulated.arm_descriptor();
+    let evds = simulated.evds.iter();
+    evds.map(|evd| simulated.dequeue(evd, u32::MAX)).sum()
+}
+
+/// Takes one trigger, and the events of its EVD.
+fn serve_trigger(simulated: &Arc<Cno>, queue: usize, most: u32) -> u32 {
+    let evd = simulated.take_trigger(queue);
+    evd.map_or(0, |evd| simulated.dequeue(evd, most))
+}
+
+const TRIGGER: Serves = |simulated| serve_trigger(simulated, DESCRIPTOR, u32::MAX);
+const WAIT: Serves = |simulated| serve_trigger(simulated, WAITERS, u32::MAX);
+
+/// Serves the descriptor until all events were taken.
+fn poll_until(simulated: &Arc<Cno>, serves: Serves, events: u32) {
+    let mut taken = 0;
+    while taken < events {
+        simulated.poll_descriptor();
+        taken += serves(simulated);
+    }
+    assert_eq!(taken, events);
+}
+
+#[test]
+fn a_descriptor_misses_no_event() {
+    for serves in [arm_and_drain, TRIGGER, WAIT] {
+        for [first, second] in [
+            [COMPLETE, COMPLETE],
+            [COMPLETE, POST],
+            [POST, COMPLETE],
+            [POST, POST],
+        ] {
+            for evd in 0..EVDS {
+                model(2, move || {
+                    let simulated = Cno::with_descriptor(true);
+                    let other = in_thread(&simulated, move |simulated| {
+                        first(simulated, 0);
+                        second(simulated, evd);
+                    });
+                    poll_until(&simulated, serves, 2);
+                    other.join().unwrap();
+                });
+            }
+        }
+    }
+}
+
+/// A program that takes one event for each trigger.
+#[test]
+fn a_descriptor_stays_readable_while_an_evd_holds_events() {
+    const ONE: Serves = |simulated| serve_trigger(simulated, DESCRIPTOR, 1);
+    const ONE_BY_WAIT: Serves = |simulated| serve_trigger(simulated, WAITERS, 1);
+    for serves in [ONE, ONE_BY_WAIT] {
+        for [first, second] in [[COMPLETE, COMPLETE], [COMPLETE, POST], [POST, POST]] {
+            model(2, move || {
+                let simulated = Cno::with_descriptor(false);
+                let other = in_thread(&simulated, move |simulated| {
+                    first(simulated, 0);
+                    second(simulated, 0);
+                });
+                poll_until(&simulated, serves, 2);
+                other.join().unwrap();
+            });
+        }
+    }
+}
+
+/// A thread waits on the CNO besides: one of them takes the device event that is meant for both.
+#[test]
+fn a_descriptor_and_a_waiter_miss_no_event() {
+    for serves in [arm_and_drain, TRIGGER] {
+        for brings in [COMPLETE, POST] {
+            model(2, move || {
+                let simulated = Cno::with_descriptor(true);
+                let waiter = in_thread(&simulated, |simulated| {
+                    let evd = simulated.evd_for_one(0);
+                    // It passes an event on to the program.
+                    for _ in 0..simulated.dequeue(evd, u32::MAX) {
+                        simulated.post(0);
+                    }
+                });
+                let other = in_thread(&simulated, move |simulated| brings(simulated, 0));
+                poll_until(&simulated, serves, 1);
+                other.join().unwrap();
+                // For the waiter, unless it has got the first.
+                simulated.post(0);
+                waiter.join().unwrap();
+            });
+        }
     }
 }

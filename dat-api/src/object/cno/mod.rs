@@ -4,11 +4,12 @@
 //! | --- | --- |
 //! | `wait.rs` | `dat_cno_wait`: a wait as on an EVD, on all EVDs at once |
 //! | `agent.rs` | the agent, and the thread that calls it |
+//! | `descriptor.rs` | the file descriptor, which a program polls together with others |
 //! | `protocol.rs` | the pending triggers, which waiter gets one, and which thread is woken |
 //!
 //! # Which waiter gets a trigger
 //! An EVD triggers when an event arrives that notifies; see `evd/owner.rs`. One waiter gets
-//! the trigger, and the agent gets it once too. Without a waiter the trigger stays pending, once
+//! the trigger, and the agent and the descriptor get it once too. Without a waiter the trigger stays pending, once
 //! for each EVD, and the next waiter gets it if the EVD still holds events; likewise for the agent.
 //! Unless the IA is strict, a wait that begins also returns an EVD that was returned before and
 //! still holds events that notify, and an EVD with several such events goes to as many waiters.
@@ -23,19 +24,21 @@
 //! `docs/decisions/062-cno-wait-returns-leftovers.md`
 
 mod agent;
+mod descriptor;
 mod protocol;
 mod wait;
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use dat_engine::sync::{Condvar, Mutex};
 use dat_engine::wait::{Blocker, ChannelFds, ChannelSet, Source, SpinBudget};
 use dat_engine::{ControlError, memory};
 
 use self::agent::Runner;
-use self::protocol::{BOTH, Table, WAITERS};
+use self::descriptor::Descriptor;
+use self::protocol::{ALL, Table, WAITERS};
 use super::counters::{Counters, WaitCounts};
 use super::evd::{Evd, PollMode, PollResult};
 use super::ia::Ia;
@@ -57,6 +60,7 @@ pub struct Cno {
     returns_leftovers: bool,
     /// The completion channels of the EVDs.
     channels: ChannelSet,
+    descriptor: OnceLock<Descriptor>,
     table: Mutex<Table>,
     /// How often the table was changed; read without the lock.
     changes: AtomicU32,
@@ -92,6 +96,7 @@ impl Cno {
             ia: Arc::clone(ia),
             returns_leftovers: ia.rules().conformance.returns_leftovers,
             channels,
+            descriptor: OnceLock::new(),
             table: Mutex::new(table),
             changes: AtomicU32::new(0),
             agent_set: Condvar::new(),
@@ -157,7 +162,7 @@ impl Cno {
                 return None;
             }
             table.is_over = true;
-            table.release(&BOTH);
+            table.release(&ALL);
             let agent = table.agent.take_if(|_| !is_abrupt);
             Some((table.runner.take(), agent))
         });
@@ -180,7 +185,7 @@ impl Cno {
             return Ok(());
         };
         match change {
-            EvdChange::Triggered => cno.update(|table| table.record(evd, None, &BOTH)),
+            EvdChange::Triggered => cno.update(|table| table.record(evd, &[], &ALL)),
             EvdChange::Look => cno.update(Table::wake_poller),
             EvdChange::Channel(channel) => return cno.watch(channel, evd),
             EvdChange::Unbound(channel, is_freed) => cno.detach(evd, channel, is_freed),
@@ -224,7 +229,7 @@ impl Cno {
                 queue.serve(evd, 0);
             }
             if is_freed && table.evds.is_empty() {
-                table.release(&BOTH);
+                table.release(&ALL);
             }
         });
     }

@@ -13,6 +13,12 @@
 //! of the events. But a poll may have found the event before that, and another waiter may have got
 //! the trigger. So an entry of a posted event counts only once a poll confirms it.
 //!
+//! The descriptor is one more sleeper, which the program polls. It is *armed* when its alarm has
+//! announced a sleep, and then all EVDs were polled and armed ([`Poller::arm_descriptor`]). From
+//! then on it becomes readable by a trigger that is new to its queue, by an event of the device, and
+//! for a request to poll. Whoever arms it again takes these, and shows what is left
+//! ([`Table::show`]).
+//!
 //! This file is also compiled into the model (`tests/interleavings`), which simulates the EVDs, the
 //! device and the threads; there, the items of `super` are those of the model.
 
@@ -29,7 +35,9 @@ use super::{Source, Waiter};
 pub(super) const WAITERS: usize = 0;
 /// The queue of the agent's thread: each trigger is for it too.
 pub(super) const AGENT: usize = 1;
-pub(super) const BOTH: [usize; 2] = [WAITERS, AGENT];
+/// The queue of the descriptor: each trigger is for it too.
+pub(super) const DESCRIPTOR: usize = 2;
+pub(super) const ALL: [usize; 3] = [WAITERS, AGENT, DESCRIPTOR];
 
 /// Pending triggers, and the threads that may take them.
 #[derive(Default)]
@@ -37,7 +45,8 @@ pub(super) struct Queue {
     /// Each EVD appears once.
     pending: VecDeque<PendingEvd>,
     /// What the threads sleep on. A wait whose blocker was removed is released: it ends without an
-    /// EVD. The agent's thread is here from the time that an agent is set until that is called.
+    /// EVD. The agent's thread is here from the time that an agent is set until that is called, and
+    /// the alarm of the descriptor all the time.
     pub(super) waiters: Vec<Arc<Blocker>>,
 }
 
@@ -90,7 +99,9 @@ impl Queue {
 pub(super) struct Table {
     /// The EVDs that are bound to the CNO.
     pub(super) evds: Vec<Handle>,
-    pub(super) queues: [Queue; 2],
+    pub(super) queues: [Queue; 3],
+    /// There is a descriptor.
+    pub(super) has_descriptor: bool,
     /// What is woken when the lock is released.
     woken: Vec<Arc<Blocker>>,
     /// Waiters that no thread uses. The protocol does not use this and the following.
@@ -103,17 +114,17 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Records the trigger of an EVD in `queues`, and wakes waiters for it. `finder` is the queue of
-    /// the thread that has found the event in a poll, and need not be woken; `None` if the event was
-    /// posted.
-    pub(super) fn record(&mut self, evd: Handle, finder: Option<usize>, queues: &[usize]) {
+    /// Records the trigger of an EVD in `queues`, and wakes waiters for it. `finders` are the queues
+    /// that the thread looks at that has found the event in a poll; none if the event was posted.
+    pub(super) fn record(&mut self, evd: Handle, finders: &[usize], queues: &[usize]) {
         // The EVD may be bound to another CNO by now.
         if !self.evds.contains(&evd) {
             return;
         }
-        for &at in queues {
+        let is_used = |at: &&usize| **at != DESCRIPTOR || self.has_descriptor;
+        for &at in queues.iter().filter(is_used) {
             let queue = &mut self.queues[at];
-            if queue.push(evd, finder.is_some()) && finder != Some(at) {
+            if queue.push(evd, !finders.is_empty()) && !finders.contains(&at) {
                 self.woken.extend(queue.waiters.first().cloned());
             }
         }
@@ -130,6 +141,35 @@ impl Table {
         let waiters = &mut self.queues[WAITERS].waiters;
         waiters.retain(|other| !Arc::ptr_eq(other, blocker));
         self.wake_poller();
+    }
+
+    /// Adds the descriptor, which is readable if there are EVDs: a program that begins with a poll
+    /// looks at them.
+    pub(super) fn add_descriptor(&mut self, alarm: &Arc<Blocker>) {
+        self.has_descriptor = true;
+        alarm.announce();
+        if !self.evds.is_empty() {
+            self.woken.push(Arc::clone(alarm));
+        }
+        self.forget(alarm);
+    }
+
+    /// Makes the descriptor readable if a trigger is pending for it, or if it was released. A
+    /// release `is_told` once.
+    fn show(&mut self, alarm: &Arc<Blocker>, is_told: bool) {
+        let queue = &mut self.queues[DESCRIPTOR];
+        if is_told && queue.waiters.is_empty() {
+            queue.waiters.push(Arc::clone(alarm));
+        }
+        if queue.waiters.is_empty() || queue.first().is_some() {
+            self.woken.push(Arc::clone(alarm));
+        }
+    }
+
+    /// Drops the triggers of the descriptor: the program takes all events.
+    pub(super) fn forget(&mut self, alarm: &Arc<Blocker>) {
+        self.queues[DESCRIPTOR].pending.clear();
+        self.show(alarm, true);
     }
 
     /// Ends the waits in `queues` without an EVD.
@@ -172,7 +212,7 @@ pub(super) struct Poller {
     /// For some EVD, only events of the device say which completions notify.
     needs_device_events: bool,
     /// The device cannot be armed.
-    has_failed: bool,
+    pub(super) has_failed: bool,
     /// The result of the wait, once it is over.
     pub(super) end: Option<WaitEnd>,
 }
@@ -208,14 +248,23 @@ impl Poller {
         self.is_released = !self.blocker.as_ref().is_none_or(is_there);
     }
 
+    /// Returns the queues that this thread looks at after a poll. A wait that begins also shows
+    /// what is pending for the descriptor.
+    fn finders(&self) -> &'static [usize] {
+        match self.blocker {
+            Some(_) => &ALL[self.queue..=self.queue],
+            None => &[WAITERS, DESCRIPTOR],
+        }
+    }
+
     /// Polls an EVD, and records its trigger.
     fn poll(&mut self, evd: Handle, mode: PollMode) -> PollResult {
         let seen = self.cno.poll_evd(evd, mode).unwrap_or_default();
         self.needs_device_events |= seen.needs_device_events;
-        self.has_failed |= seen.failed && self.queue == WAITERS;
+        self.has_failed |= seen.failed && self.queue != AGENT;
         if seen.fresh {
-            let finder = Some(self.queue);
-            self.cno.update(|table| table.record(evd, finder, &BOTH));
+            let finders = self.finders();
+            self.cno.update(|table| table.record(evd, finders, &ALL));
         }
         seen
     }
@@ -229,8 +278,8 @@ impl Poller {
             let evd = self.evds[at];
             let seen = self.poll(evd, mode);
             if mode == PollMode::Wait && !seen.fresh && seen.notifying > 0 {
-                self.cno
-                    .update(|table| table.record(evd, Some(WAITERS), &[WAITERS]));
+                let own = &ALL[self.queue..=self.queue];
+                self.cno.update(|table| table.record(evd, own, own));
             }
         }
     }
@@ -250,11 +299,15 @@ impl Poller {
                 return self.has_failed.then_some(Err(CnoRefusal::DeviceFailed));
             };
             let seen = self.poll(evd, PollMode::Wait);
-            let events = match self.queue == WAITERS && self.cno.returns_leftovers {
+            let events = match self.queue != AGENT && self.cno.returns_leftovers {
                 true => seen.notifying,
                 false => 1,
             };
             let is_mine = self.cno.update(|table| {
+                // An event that was posted after the poll has woken no thread: its EVD was pending.
+                if !seen.holds && self.changes != Some(self.cno.changes.load(Ordering::SeqCst)) {
+                    return false;
+                }
                 let queue = &mut table.queues[self.queue];
                 // Another waiter may have taken it meanwhile.
                 let is_mine = queue.serve(evd, events);
@@ -269,8 +322,21 @@ impl Poller {
         }
     }
 
-    /// Polls once for a wait that begins, on a thread that is not among the waiters yet. Returns its
-    /// result if the wait is over.
+    /// Arms the descriptor, and takes what has made it readable. An event that is not there yet
+    /// makes it readable again.
+    ///
+    /// The announcement comes before the polls, so that a request to poll is either done by them or
+    /// makes the descriptor readable.
+    pub(super) fn arm_descriptor(&mut self, alarm: &Blocker) {
+        alarm.abandon();
+        alarm.announce();
+        // Does not fail.
+        let _ = self.take_events();
+        self.arm();
+    }
+
+    /// Polls once for a wait that begins, on a thread that is not among the waiters yet, or for the
+    /// descriptor. Returns its result if the wait is over. Arms the descriptor, if there is one.
     ///
     /// Unless the IA is strict, the poll also records EVDs that may have been returned before and
     /// still hold events that notify. It does so before a pending trigger is taken: an EVD with new
@@ -281,11 +347,39 @@ impl Poller {
     /// wakes no waiter, because the trigger is not new; so [`Self::take_trigger`] wakes one for the
     /// triggers that this wait leaves.
     pub(super) fn poll_first(&mut self) -> Option<WaitEnd> {
+        let alarm = self.cno.alarm().cloned();
+        if let Some(alarm) = &alarm {
+            self.arm_descriptor(alarm);
+        }
         self.poll_all(match self.cno.returns_leftovers {
             true => PollMode::Wait,
             false => PollMode::IfFree,
         });
-        self.take_trigger()
+        let end = self.take_trigger();
+        if let Some(alarm) = &alarm {
+            self.show_rest(alarm, end);
+        }
+        end
+    }
+
+    /// Makes the descriptor readable again, if this poll leaves triggers.
+    fn show_rest(&mut self, alarm: &Arc<Blocker>, end: Option<WaitEnd>) {
+        let own = &ALL[self.queue..=self.queue];
+        if let Some(Ok(Some(evd))) = end {
+            // Events that came since its poll belong to no later trigger.
+            let seen = self.poll(evd, PollMode::Wait);
+            if self.cno.returns_leftovers && seen.notifying > 1 {
+                self.cno.update(|table| table.record(evd, own, own));
+            }
+        }
+        self.cno.update(|table| {
+            if self.queue == WAITERS {
+                // This wait stands for the descriptor, too.
+                table.queues[DESCRIPTOR].pending = table.queues[WAITERS].pending.clone();
+            }
+            let is_told = self.queue == DESCRIPTOR && matches!(end, Some(Ok(None)));
+            table.show(alarm, is_told);
+        });
     }
 }
 

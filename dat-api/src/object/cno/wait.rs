@@ -113,7 +113,7 @@ impl Cno {
     }
 
     /// Returns the refusal of a timeout.
-    fn empty(&self) -> CnoRefusal {
+    pub(super) fn empty(&self) -> CnoRefusal {
         let code = self.ia.rules().conformance.empty;
         CnoRefusal::Empty { code }
     }
@@ -139,12 +139,18 @@ impl Cno {
         poll_for_cno(self.handle, evd, mode)
     }
 
-    /// Returns EVDs with device events that no thread has got by this call yet.
+    /// Returns all EVDs with device events that no thread has got by this call yet.
     pub(super) fn readable(&self) -> Vec<Handle> {
         let mut events = [ChannelEvent::default(); 64];
-        let names = self.channels.readable(&mut events);
-        let evds = names.filter_map(|name| Handle::from_bits(name as usize));
-        evds.collect()
+        let mut evds = Vec::new();
+        loop {
+            let before = evds.len();
+            let names = self.channels.readable(&mut events);
+            evds.extend(names.filter_map(|name| Handle::from_bits(name as usize)));
+            if evds.len() - before < events.len() {
+                return evds;
+            }
+        }
     }
 
     /// Returns what is readable when an EVD has a device event.
