@@ -1,6 +1,6 @@
 //! Several channels as one file descriptor.
 //!
-//! Decision: `docs/decisions/065-sleep-in-ppoll.md`
+//! Decisions: `docs/decisions/065-sleep-in-ppoll.md`, `docs/decisions/080-cno-descriptor.md`
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 

@@ -21,7 +21,7 @@
 //! queues again.
 //!
 //! Decisions: `docs/decisions/027-cno-waiters-poll.md`,
-//! `docs/decisions/062-cno-wait-returns-leftovers.md`
+//! `docs/decisions/062-cno-wait-returns-leftovers.md`, `docs/decisions/080-cno-descriptor.md`
 
 mod agent;
 mod descriptor;
