@@ -1,32 +1,25 @@
 //! Frames: the messages of the control connection in its byte stream.
 //!
 //! ```text
-//! 0  magic "DATB"     4  version (u16)    6  kind (u16)
-//! 8  payload length (u32)                12  CRC-32 of bytes 0..12 and the payload
-//! 16 payload
+//! 0  magic "DATB"             4  version (u16)
+//! 6  payload length (u32)    10  CRC-32 of bytes 0..10 and the payload
+//! 14 payload
 //! ```
 //!
 //! Big-endian. Magic and version are at the same offsets in all versions, so
 //! that a side can name the version that it refuses.
 
-use std::io;
+use std::io::{self, Read};
 
 /// First bytes of every frame.
 const MAGIC: [u8; 4] = *b"DATB";
 /// Version of frames and messages. A side refuses any other version.
-pub(super) const VERSION: u16 = 4;
-/// Bytes of a header.
-pub(super) const HEADER: usize = 16;
+const VERSION: u16 = 5;
+/// Bytes of a header, and of the part of it that the checksum is for.
+const HEADER: usize = 14;
+const CHECKED: usize = 10;
 /// Most bytes of a payload.
 pub(super) const LONGEST: usize = 4096;
-
-/// A checked header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) kind: u16,
-    pub(super) length: usize,
-    check: u32,
-}
 
 /// Why a frame was not received.
 #[derive(Debug, thiserror::Error)]
@@ -51,73 +44,96 @@ pub(super) enum FrameError {
     Io(#[from] io::Error),
 }
 
+/// Returns a text for a message: short enough for its payload, and without control characters,
+/// because the other side prints it.
+pub(super) fn text(text: &str) -> String {
+    const LONGEST_TEXT: usize = LONGEST / 4;
+    text[..text.floor_char_boundary(LONGEST_TEXT)].replace(char::is_control, " ")
+}
+
 /// Returns the frame of a payload.
 ///
 /// # Panics
 /// If the payload is longer than [`LONGEST`], which no message is.
-pub(super) fn encode(kind: u16, payload: &[u8]) -> Vec<u8> {
-    assert!(
-        payload.len() <= LONGEST,
-        "a message of {} bytes",
-        payload.len()
-    );
-    let mut frame = Vec::with_capacity(HEADER + payload.len());
+pub(super) fn encode(payload: &[u8]) -> Vec<u8> {
+    let length = payload.len();
+    assert!(length <= LONGEST, "a message of {length} bytes");
+    let mut frame = Vec::with_capacity(HEADER + length);
     frame.extend_from_slice(&MAGIC);
     frame.extend_from_slice(&VERSION.to_be_bytes());
-    frame.extend_from_slice(&kind.to_be_bytes());
-    frame.extend_from_slice(
-        &u32::try_from(payload.len())
-            .expect("at most LONGEST")
-            .to_be_bytes(),
-    );
-    let check = crc32(&[&frame, payload]);
+    frame.extend_from_slice(&(length as u32).to_be_bytes());
+    let check = checksum(&frame, payload);
     frame.extend_from_slice(&check.to_be_bytes());
     frame.extend_from_slice(payload);
     frame
 }
 
-impl Header {
-    /// Decodes a header. The payload must then be read and checked.
-    pub(super) fn decode(bytes: &[u8; HEADER]) -> Result<Self, FrameError> {
-        if bytes[..4] != MAGIC {
-            return Err(FrameError::NotDatBench);
-        }
-        let half = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
-        let word = |at: usize| u32::from(half(at)) << 16 | u32::from(half(at + 2));
-        if half(4) != VERSION {
-            return Err(FrameError::Version(half(4)));
-        }
-        let length = word(8) as usize;
-        if length > LONGEST {
-            return Err(FrameError::TooLong(length));
-        }
-        Ok(Self {
-            kind: half(6),
-            length,
-            check: word(12),
-        })
-    }
+/// Returns the CRC-32 of Ethernet and zlib of a header without checksum and its payload.
+fn checksum(header: &[u8], payload: &[u8]) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(header);
+    crc.update(payload);
+    crc.finalize()
+}
 
-    /// Checks length and checksum of the payload.
-    pub(super) fn check(&self, header: &[u8; HEADER], payload: &[u8]) -> Result<(), FrameError> {
-        if payload.len() != self.length || crc32(&[&header[..12], payload]) != self.check {
-            return Err(FrameError::Damaged("checksum"));
-        }
-        Ok(())
+/// Returns the length of the payload behind a header, and its checksum.
+fn decode(header: &[u8; HEADER]) -> Result<(usize, u32), FrameError> {
+    let half = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+    let word = |at: usize| u32::from(half(at)) << 16 | u32::from(half(at + 2));
+    if header[..4] != MAGIC {
+        return Err(FrameError::NotDatBench);
+    }
+    if half(4) != VERSION {
+        return Err(FrameError::Version(half(4)));
+    }
+    match word(6) as usize {
+        length if length <= LONGEST => Ok((length, word(CHECKED))),
+        length => Err(FrameError::TooLong(length)),
     }
 }
 
-/// CRC-32 of Ethernet and zlib (reflected, polynomial 0xEDB88320), bit by bit:
-/// a run has only a few small frames.
-fn crc32(parts: &[&[u8]]) -> u32 {
-    let mut crc = u32::MAX;
-    for &byte in parts.iter().copied().flatten() {
-        crc ^= u32::from(byte);
-        for _ in 0..8 {
-            crc = crc >> 1 ^ (0xEDB8_8320 & (crc & 1).wrapping_neg());
+/// The part of a frame that has arrived.
+#[derive(Default)]
+pub(super) struct Arriving(Vec<u8>);
+
+impl Arriving {
+    /// Reads once from the stream, and no byte behind the frame. Returns the payload if all of
+    /// the frame has arrived; none if it has not, also if the stream has nothing to read.
+    pub(super) fn read(&mut self, stream: &mut impl Read) -> Result<Option<Vec<u8>>, FrameError> {
+        let wanted = match self.0.first_chunk::<HEADER>() {
+            Some(header) => HEADER + decode(header)?.0,
+            None => HEADER,
+        };
+        let start = self.0.len();
+        self.0.resize(wanted, 0);
+        let read = stream.read(&mut self.0[start..]);
+        self.0.truncate(start + *read.as_ref().unwrap_or(&0));
+        match read {
+            Ok(0) => return Err(FrameError::Closed),
+            Ok(_) => {}
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => return Ok(None),
+                // The last two are what keep-alive reports for an unreachable host.
+                io::ErrorKind::ConnectionReset
+                | io::ErrorKind::TimedOut
+                | io::ErrorKind::HostUnreachable => return Err(FrameError::Closed),
+                _ => return Err(error.into()),
+            },
         }
+        let Some((header, payload)) = self.0.split_first_chunk::<HEADER>() else {
+            return Ok(None);
+        };
+        let (length, check) = decode(header)?;
+        if payload.len() < length {
+            return Ok(None);
+        }
+        if checksum(&header[..CHECKED], payload) != check {
+            return Err(FrameError::Damaged("checksum"));
+        }
+        let payload = payload.to_vec();
+        self.0.clear();
+        Ok(Some(payload))
     }
-    !crc
 }
 
 #[cfg(test)]
@@ -125,53 +141,55 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn decode(bytes: &[u8]) -> Result<(u16, Vec<u8>), FrameError> {
-        let (header, payload) = bytes
-            .split_first_chunk::<HEADER>()
-            .ok_or(FrameError::Closed)?;
-        let decoded = Header::decode(header)?;
-        decoded.check(header, payload)?;
-        Ok((decoded.kind, payload.to_vec()))
+    /// Reads one frame.
+    fn read(mut bytes: &[u8]) -> Result<Vec<u8>, FrameError> {
+        let mut arriving = Arriving::default();
+        loop {
+            if let Some(payload) = arriving.read(&mut bytes)? {
+                return Ok(payload);
+            }
+        }
     }
 
     #[test]
-    fn crc_32_has_its_published_check_value() {
-        assert_eq!(crc32(&[b"1234", b"56789"]), 0xCBF4_3926);
-    }
-
-    #[test]
-    fn a_frame_has_the_documented_bytes() {
-        let frame = encode(0x0102, b"xyz");
-        assert_eq!(frame[..12], *b"DATB\x00\x04\x01\x02\x00\x00\x00\x03");
-        assert_eq!(frame[16..], *b"xyz");
+    fn a_frame_has_the_documented_bytes_and_a_published_checksum() {
+        let frame = encode(b"xyz");
+        assert_eq!(frame[..10], *b"DATB\x00\x05\x00\x00\x00\x03");
+        assert_eq!(frame[14..], *b"xyz");
+        assert_eq!(checksum(b"1234", b"56789"), 0xCBF4_3926);
     }
 
     #[test]
     fn another_version_is_refused_by_its_number() {
-        let mut frame = encode(1, b"");
+        let mut frame = encode(b"");
         frame[5] = 9;
-        assert!(matches!(decode(&frame), Err(FrameError::Version(9))));
+        assert!(matches!(read(&frame), Err(FrameError::Version(9))));
     }
 
     proptest! {
         #[test]
-        fn decoding_returns_what_was_encoded(kind: u16, payload in proptest::collection::vec(any::<u8>(), 0..300)) {
-            prop_assert_eq!(decode(&encode(kind, &payload)).unwrap(), (kind, payload));
+        fn reading_returns_what_was_encoded_and_no_byte_behind_it(
+            payload in proptest::collection::vec(any::<u8>(), 1..300), behind in proptest::collection::vec(any::<u8>(), 0..9),
+        ) {
+            let bytes = [encode(&payload), behind.clone()].concat();
+            let (mut stream, mut arriving) = (&bytes[..], Arriving::default());
+            let read = std::iter::repeat_with(|| arriving.read(&mut stream).unwrap()).find_map(|read| read);
+            prop_assert_eq!((read, stream), (Some(payload), &behind[..]));
         }
 
         #[test]
         fn one_flipped_bit_is_detected(
-            payload in proptest::collection::vec(any::<u8>(), 0..100), at: proptest::sample::Index, bit in 0..8u8,
+            payload in proptest::collection::vec(any::<u8>(), 1..100), at: proptest::sample::Index, bit in 0..8u8,
         ) {
-            let mut frame = encode(7, &payload);
+            let mut frame = encode(&payload);
             let at = at.index(frame.len());
             frame[at] ^= 1 << bit;
-            prop_assert!(decode(&frame).is_err());
+            prop_assert!(read(&frame).is_err());
         }
 
         #[test]
         fn arbitrary_bytes_are_refused(bytes in proptest::collection::vec(any::<u8>(), HEADER..200)) {
-            prop_assert!(decode(&bytes).is_err());
+            prop_assert!(read(&bytes).is_err());
         }
     }
 }

@@ -6,14 +6,14 @@
 //! delays no other. The first complete greeting is the client's. All other
 //! connections are reported and closed.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use dat_engine::cm::ListenOn;
 
-use super::frame::{self, FrameError, HEADER, Header};
+use super::frame::{Arriving, FrameError};
 use super::message::Message;
 use super::options::Options;
 use super::peer::{Peer, local};
@@ -109,7 +109,7 @@ struct PendingConnection {
     deadline: Instant,
     /// Whether its hello has arrived, with the same options.
     has_greeted: bool,
-    received: Vec<u8>,
+    arriving: Arriving,
 }
 
 /// What is known of a connection from its greeting.
@@ -280,9 +280,8 @@ impl PendingConnection {
     ) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
-        let (kind, payload) = Message::Hello(options.clone()).encode();
         // The send buffer of a new connection has room for the largest frame.
-        stream.write_all(&frame::encode(kind, &payload))?;
+        stream.write_all(&Message::Hello(options.clone()).encode())?;
         let now = Instant::now();
         Ok(Self {
             stream,
@@ -292,7 +291,7 @@ impl PendingConnection {
                 .checked_add(timeout)
                 .unwrap_or(now + Duration::from_secs(24 * 3600)),
             has_greeted: false,
-            received: Vec::new(),
+            arriving: Arriving::default(),
         })
     }
 
@@ -330,35 +329,10 @@ impl PendingConnection {
         }
     }
 
-    /// Returns the next message, if all of it has arrived.
+    /// Returns the next message, if all of it has arrived. If not, a later call reads more.
     fn read_message(&mut self) -> Result<Option<Message>, FrameError> {
-        loop {
-            let mut wanted = HEADER;
-            if let Some((bytes, payload)) = self.received.split_first_chunk::<HEADER>() {
-                let header = Header::decode(bytes)?;
-                if payload.len() == header.length {
-                    header.check(bytes, payload)?;
-                    let message = Message::decode(header.kind, payload)?;
-                    self.received.clear();
-                    return Ok(Some(message));
-                }
-                wanted += header.length;
-            }
-            let start = self.received.len();
-            self.received.resize(wanted, 0);
-            let read = self.stream.read(&mut self.received[start..]);
-            self.received.truncate(start + *read.as_ref().unwrap_or(&0));
-            match read {
-                Ok(0) => return Err(FrameError::Closed),
-                Ok(_) => {}
-                Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => return Ok(None),
-                    io::ErrorKind::Interrupted => {}
-                    io::ErrorKind::ConnectionReset => return Err(FrameError::Closed),
-                    _ => return Err(error.into()),
-                },
-            }
-        }
+        let payload = self.arriving.read(&mut self.stream)?;
+        payload.map(|payload| Message::decode(&payload)).transpose()
     }
 }
 

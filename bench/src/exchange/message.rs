@@ -1,16 +1,18 @@
-//! The messages of the control connection.
+//! The messages of the control connection, as JSON.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use dat_engine::DataInOrder;
+use serde::{Deserialize, Deserializer, Serialize};
 
-use super::frame::{FrameError, LONGEST};
+use super::frame::{self, FrameError, text};
 use super::options::Options;
 use crate::noise::Ran;
 
 /// A message. The initiator is the client, which measures; the responder is the
 /// server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Message {
     /// First from both sides: the options.
     Hello(Options),
@@ -19,7 +21,7 @@ pub(crate) enum Message {
     /// Instead of that, from the responder: where its DAT service point listens.
     Service(Service),
     /// From both sides of `lat -o write`: what the queue pairs say about writes.
-    DataInOrder(DataInOrder),
+    DataInOrder(#[serde(with = "Order")] DataInOrder),
     /// The client accepts the options, the queue pair is connected, or the memory for the next
     /// size is prepared.
     Ready,
@@ -31,11 +33,11 @@ pub(crate) enum Message {
     /// What the sender of this message has done since the last size began.
     Done(Done),
     /// The sender ends the run, for this reason.
-    Abort(String),
+    Abort(#[serde(deserialize_with = "printable")] String),
 }
 
 /// What one side has done in a pass.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Done {
     /// Messages sent, or answered by a side that only answers; includes the warm-up.
     pub(crate) messages: u64,
@@ -47,7 +49,7 @@ pub(crate) struct Done {
 
 /// Messages that one side has sent, and how long they took. Sums can be exact,
 /// because the times are integers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Transfer {
     pub(crate) messages: u64,
     /// From the first post to the last completion.
@@ -58,7 +60,7 @@ pub(crate) struct Transfer {
 }
 
 /// The RDMA addresses of one side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Address {
     /// Queue pair number, 24 bits.
     pub(crate) qpn: u32,
@@ -83,7 +85,7 @@ pub(crate) struct Address {
 }
 
 /// The DAT service point of the responder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Service {
     /// Address of the adapter.
     pub(crate) address: IpAddr,
@@ -91,158 +93,34 @@ pub(crate) struct Service {
     pub(crate) qualifier: u64,
 }
 
-mod kind {
-    pub(super) const HELLO: u16 = 1;
-    pub(super) const ADDRESS: u16 = 2;
-    pub(super) const READY: u16 = 3;
-    pub(super) const BEGIN: u16 = 4;
-    pub(super) const DONE: u16 = 5;
-    pub(super) const ABORT: u16 = 6;
-    pub(super) const SERVICE: u16 = 7;
-    pub(super) const DATA_IN_ORDER: u16 = 8;
+/// The engine's type, by the same names.
+#[derive(Deserialize, Serialize)]
+#[serde(remote = "DataInOrder")]
+enum Order {
+    Yes,
+    No,
+    Unknown,
 }
 
 impl Message {
-    /// Returns kind and payload.
-    pub(super) fn encode(&self) -> (u16, Vec<u8>) {
-        let mut out = Vec::new();
-        let kind = match self {
-            Self::Hello(options) => {
-                for (name, value) in options.iter() {
-                    put_text(&mut out, name);
-                    put_text(&mut out, value);
-                }
-                kind::HELLO
-            }
-            Self::Address(address) => {
-                out.extend_from_slice(&address.qpn.to_be_bytes());
-                out.extend_from_slice(&address.psn.to_be_bytes());
-                out.extend_from_slice(&address.lid.to_be_bytes());
-                out.extend_from_slice(&[
-                    address.gid_index,
-                    address.mtu,
-                    u8::from(address.ethernet),
-                ]);
-                out.extend_from_slice(&address.gid);
-                out.extend_from_slice(&address.buffer.to_be_bytes());
-                out.extend_from_slice(&address.rkey.to_be_bytes());
-                out.extend_from_slice(&address.length.to_be_bytes());
-                kind::ADDRESS
-            }
-            Self::Service(service) => {
-                let address = match service.address {
-                    IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-                    IpAddr::V6(v6) => v6,
-                };
-                out.extend_from_slice(&address.octets());
-                out.extend_from_slice(&service.qualifier.to_be_bytes());
-                kind::SERVICE
-            }
-            Self::DataInOrder(answer) => {
-                out.push(match answer {
-                    DataInOrder::No => 0,
-                    DataInOrder::Yes => 1,
-                    DataInOrder::Unknown => 2,
-                });
-                kind::DATA_IN_ORDER
-            }
-            Self::Ready => kind::READY,
-            Self::Begin { size } => {
-                out.extend_from_slice(&size.to_be_bytes());
-                kind::BEGIN
-            }
-            Self::Done(Done {
-                messages,
-                ran,
-                transfer,
-            }) => {
-                for number in [
-                    *messages,
-                    ran.elapsed_nanoseconds,
-                    ran.cpu_nanoseconds,
-                    ran.involuntary_switches,
-                    transfer.messages,
-                    transfer.picoseconds,
-                    transfer.peak_messages,
-                    transfer.peak_picoseconds,
-                ] {
-                    out.extend_from_slice(&number.to_be_bytes());
-                }
-                kind::DONE
-            }
-            Self::Abort(reason) => {
-                put_text(&mut out, reason);
-                kind::ABORT
-            }
-        };
-        (kind, out)
+    /// Returns the frame of the message.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let payload = serde_json::to_vec(self).expect("all keys are texts");
+        frame::encode(&payload)
     }
 
-    /// Decodes a checked frame. Refuses values that are out of range.
-    pub(super) fn decode(kind: u16, payload: &[u8]) -> Result<Self, FrameError> {
-        let mut fields = Fields(payload);
-        let message = match kind {
-            kind::HELLO => {
-                let mut options = Options::default();
-                while !fields.0.is_empty() {
-                    let name = fields.text()?;
-                    options.set(name, fields.text()?);
-                }
-                Self::Hello(options)
+    /// Decodes the payload of a frame. Refuses values that are out of range.
+    pub(super) fn decode(payload: &[u8]) -> Result<Self, FrameError> {
+        const BITS_24: u32 = 0xff_ffff;
+        match serde_json::from_slice(payload) {
+            Ok(Self::Address(it)) if it.qpn.max(it.psn) > BITS_24 => {
+                Err(FrameError::Damaged("queue pair or packet number"))
             }
-            kind::ADDRESS => Self::Address(Address {
-                qpn: fields.number24()?,
-                psn: fields.number24()?,
-                lid: u16::from_be_bytes(fields.take()?),
-                gid_index: fields.byte()?,
-                mtu: match fields.byte()? {
-                    mtu @ 1..=5 => mtu,
-                    _ => return Err(FrameError::Damaged("path MTU")),
-                },
-                ethernet: match fields.byte()? {
-                    link @ 0..=1 => link == 1,
-                    _ => return Err(FrameError::Damaged("link layer")),
-                },
-                gid: fields.take()?,
-                buffer: u64::from_be_bytes(fields.take()?),
-                rkey: u32::from_be_bytes(fields.take()?),
-                length: u64::from_be_bytes(fields.take()?),
-            }),
-            kind::SERVICE => Self::Service(Service {
-                address: Ipv6Addr::from(fields.take::<16>()?).to_canonical(),
-                qualifier: u64::from_be_bytes(fields.take()?),
-            }),
-            kind::DATA_IN_ORDER => Self::DataInOrder(match fields.byte()? {
-                0 => DataInOrder::No,
-                1 => DataInOrder::Yes,
-                2 => DataInOrder::Unknown,
-                _ => return Err(FrameError::Damaged("order of data")),
-            }),
-            kind::READY => Self::Ready,
-            kind::BEGIN => Self::Begin {
-                size: u32::from_be_bytes(fields.take()?),
-            },
-            kind::DONE => Self::Done(Done {
-                messages: fields.number64()?,
-                ran: Ran {
-                    elapsed_nanoseconds: fields.number64()?,
-                    cpu_nanoseconds: fields.number64()?,
-                    involuntary_switches: fields.number64()?,
-                },
-                transfer: Transfer {
-                    messages: fields.number64()?,
-                    picoseconds: fields.number64()?,
-                    peak_messages: fields.number64()?,
-                    peak_picoseconds: fields.number64()?,
-                },
-            }),
-            kind::ABORT => Self::Abort(fields.text()?),
-            _ => return Err(FrameError::Damaged("unknown kind of message")),
-        };
-        if fields.0.is_empty() {
-            Ok(message)
-        } else {
-            Err(FrameError::Damaged("excess bytes"))
+            Ok(Self::Address(it)) if !(1..=5).contains(&it.mtu) => {
+                Err(FrameError::Damaged("path MTU"))
+            }
+            Ok(message) => Ok(message),
+            Err(_) => Err(FrameError::Damaged("it is no message of this version")),
         }
     }
 
@@ -261,62 +139,20 @@ impl Message {
     }
 }
 
-/// Appends a text, cut to a quarter of the longest payload.
-fn put_text(out: &mut Vec<u8>, text: &str) {
-    const LONGEST_TEXT: usize = LONGEST / 4;
-    let text = &text[..text.floor_char_boundary(LONGEST_TEXT)];
-    out.extend_from_slice(&u16::try_from(text.len()).expect("cut above").to_be_bytes());
-    out.extend_from_slice(text.as_bytes());
-}
-
-/// The bytes of a payload that are not decoded yet.
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    fn slice(&mut self, length: usize) -> Result<&'a [u8], FrameError> {
-        let (taken, rest) = self
-            .0
-            .split_at_checked(length)
-            .ok_or(FrameError::Damaged("incomplete field"))?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], FrameError> {
-        Ok(self.slice(N)?.try_into().expect("the slice has N bytes"))
-    }
-
-    fn byte(&mut self) -> Result<u8, FrameError> {
-        Ok(self.take::<1>()?[0])
-    }
-
-    fn number64(&mut self) -> Result<u64, FrameError> {
-        Ok(u64::from_be_bytes(self.take()?))
-    }
-
-    fn number24(&mut self) -> Result<u32, FrameError> {
-        match u32::from_be_bytes(self.take()?) {
-            number @ ..=0xff_ffff => Ok(number),
-            _ => Err(FrameError::Damaged("queue pair or packet number")),
-        }
-    }
-
-    /// Takes a text. Control characters become spaces, because it is printed.
-    fn text(&mut self) -> Result<String, FrameError> {
-        let length = usize::from(u16::from_be_bytes(self.take()?));
-        let text = core::str::from_utf8(self.slice(length)?)
-            .map_err(|_| FrameError::Damaged("text that is not UTF-8"))?;
-        Ok(text
-            .chars()
-            .map(|c| if c.is_control() { ' ' } else { c })
-            .collect())
-    }
+/// Reads a text, which is printed.
+fn printable<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    Ok(text(&String::deserialize(from)?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exchange::frame::LONGEST;
     use proptest::prelude::*;
+
+    fn payload(message: &Message) -> Vec<u8> {
+        serde_json::to_vec(message).unwrap()
+    }
 
     fn address() -> Address {
         Address {
@@ -342,7 +178,8 @@ mod tests {
 
     #[test]
     fn every_message_decodes_to_what_was_encoded() {
-        let options: Options = [("-o", "send"), ("-s", "64")].into_iter().collect();
+        let mut options = Options::default();
+        options.set("-s", "64");
         for message in [
             Message::Hello(options),
             Message::Address(address()),
@@ -369,65 +206,66 @@ mod tests {
             }),
             Message::Abort("no such device".into()),
         ] {
-            let (kind, payload) = message.encode();
-            assert_eq!(Message::decode(kind, &payload).unwrap(), message);
+            assert_eq!(Message::decode(&payload(&message)).unwrap(), message);
         }
     }
 
     #[test]
     fn numbers_out_of_range_are_refused() {
-        let (kind, payload) = Message::Address(Address {
-            mtu: 6,
-            ..address()
-        })
-        .encode();
-        assert!(Message::decode(kind, &payload).is_err());
-        let (kind, payload) = Message::Address(Address {
-            qpn: 1 << 24,
-            ..address()
-        })
-        .encode();
-        assert!(Message::decode(kind, &payload).is_err());
+        for bad in [
+            Address {
+                mtu: 6,
+                ..address()
+            },
+            Address {
+                qpn: 1 << 24,
+                ..address()
+            },
+        ] {
+            assert!(Message::decode(&payload(&Message::Address(bad))).is_err());
+        }
     }
 
     #[test]
     fn control_characters_of_a_text_become_spaces() {
-        let (kind, payload) = Message::Abort("\x1b[2Jgone\n".into()).encode();
-        assert_eq!(
-            Message::decode(kind, &payload).unwrap(),
-            Message::Abort(" [2Jgone ".into())
-        );
+        let said = Message::Abort("\x1b[2Jgone\n".into());
+        let read = Message::decode(&payload(&said)).unwrap();
+        assert_eq!(read, Message::Abort(" [2Jgone ".into()));
     }
 
     #[test]
     fn a_long_reason_is_cut_between_characters() {
-        let (kind, payload) = Message::Abort("ü".repeat(5000)).encode();
-        assert!(payload.len() <= LONGEST);
-        assert!(Message::decode(kind, &payload).is_ok());
+        for long in ["ü".repeat(5000), "\"".repeat(5000), "\n".repeat(5000)] {
+            let said = Message::Abort(text(&long));
+            assert!(payload(&said).len() <= LONGEST);
+            assert_eq!(Message::decode(&payload(&said)).unwrap(), said);
+        }
     }
 
     proptest! {
         #[test]
-        fn decoding_any_payload_does_not_panic(kind in 0u16..9, payload in proptest::collection::vec(any::<u8>(), 0..400)) {
-            if let Ok(message) = Message::decode(kind, &payload) {
-                // What was accepted encodes to the same message.
-                let (again, bytes) = message.encode();
-                prop_assert_eq!(Message::decode(again, &bytes).unwrap(), message);
+        fn decoding_any_payload_does_not_panic(
+            at: proptest::sample::Index, byte: u8, payload in proptest::collection::vec(any::<u8>(), 0..400),
+        ) {
+            let mut changed = self::payload(&Message::Address(address()));
+            let at = at.index(changed.len());
+            changed[at] = byte;
+            for payload in [payload, changed] {
+                if let Ok(message) = Message::decode(&payload) {
+                    // What was accepted encodes to the same message.
+                    prop_assert_eq!(Message::decode(&self::payload(&message)).unwrap(), message);
+                }
             }
         }
-
     }
 
     #[test]
     fn an_address_of_any_other_length_is_refused() {
-        let (kind, mut payload) = Message::Address(address()).encode();
-        for length in 0..payload.len() {
-            assert!(
-                Message::decode(kind, &payload[..length]).is_err(),
-                "{length}"
-            );
+        let mut bytes = payload(&Message::Address(address()));
+        for length in 0..bytes.len() {
+            assert!(Message::decode(&bytes[..length]).is_err(), "{length}");
         }
-        payload.push(0);
-        assert!(Message::decode(kind, &payload).is_err());
+        bytes.push(b'0');
+        assert!(Message::decode(&bytes).is_err());
     }
 }

@@ -1,52 +1,41 @@
 //! The options that both sides must have in common. Each side sends them by
 //! name, and refuses a difference with the name of the option.
 
-/// Options as (name, value) texts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Options(Vec<(String, String)>);
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::frame::text;
+
+/// Options as texts, by name.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(from = "BTreeMap<String, String>")]
+pub(crate) struct Options(BTreeMap<String, String>);
 
 impl Options {
-    pub(crate) fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
-        self.0.push((name.into(), value.into()));
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()))
-    }
-
-    fn get(&self, wanted: &str) -> Option<&str> {
-        self.iter()
-            .find(|&(name, _)| name == wanted)
-            .map(|(_, value)| value)
+    pub(crate) fn set(&mut self, name: &str, value: impl AsRef<str>) {
+        self.0.insert(text(name), text(value.as_ref()));
     }
 
     /// Returns one line per difference; none if both sides agree.
     pub(super) fn differences(&self, theirs: &Self) -> Vec<String> {
-        let ours = self
-            .iter()
-            .filter(|&(name, value)| theirs.get(name) != Some(value))
-            .map(|(name, value)| {
-                let other = theirs.get(name).unwrap_or("(unknown there)");
-                format!("{name}: here {value}, there {other}")
-            });
-        let unknown = theirs
-            .iter()
-            .filter(|&(name, _)| self.get(name).is_none())
-            .map(|(name, value)| format!("{name}: here (unknown), there {value}"));
-        ours.chain(unknown).collect()
+        let names: BTreeSet<_> = self.0.keys().chain(theirs.0.keys()).collect();
+        let difference = |name| {
+            let [here, there] = [self, theirs].map(|it| it.0.get(name));
+            let shown = |it: Option<&String>| it.map_or("(unknown)".to_owned(), String::clone);
+            (here != there).then(|| format!("{name}: here {}, there {}", shown(here), shown(there)))
+        };
+        names.into_iter().filter_map(difference).collect()
     }
 }
 
-impl<'a> FromIterator<(&'a str, &'a str)> for Options {
-    fn from_iter<T: IntoIterator<Item = (&'a str, &'a str)>>(pairs: T) -> Self {
-        Self(
-            pairs
-                .into_iter()
-                .map(|(name, value)| (name.into(), value.into()))
-                .collect(),
-        )
+impl From<BTreeMap<String, String>> for Options {
+    fn from(pairs: BTreeMap<String, String>) -> Self {
+        let mut options = Self::default();
+        for (name, value) in pairs {
+            options.set(&name, value);
+        }
+        options
     }
 }
 
@@ -55,7 +44,10 @@ mod tests {
     use super::*;
 
     fn options(pairs: &[(&str, &str)]) -> Options {
-        pairs.iter().copied().collect()
+        let pairs = pairs
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_string()));
+        BTreeMap::from_iter(pairs).into()
     }
 
     #[test]
@@ -73,9 +65,9 @@ mod tests {
     }
 
     #[test]
-    fn order_does_not_matter() {
-        let one = options(&[("-o", "send"), ("-s", "2")]);
-        let two = options(&[("-s", "2"), ("-o", "send")]);
-        assert!(one.differences(&two).is_empty());
+    fn control_characters_become_spaces_because_differences_are_printed() {
+        let theirs: Options = serde_json::from_str(r#"{"-o\n": "\u001b[2J"}"#).unwrap();
+        let said = options(&[]).differences(&theirs);
+        assert_eq!(said, ["-o : here (unknown), there  [2J"]);
     }
 }

@@ -1,13 +1,13 @@
 //! An established control connection: connecting, and messages with timeouts.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use dat_engine::DataInOrder;
 
-use super::frame::{self, FrameError, HEADER, Header};
+use super::frame::{Arriving, FrameError, text};
 use super::message::{Address, Done, Message, Service};
 use super::options::Options;
 use crate::failure::Failure;
@@ -28,6 +28,17 @@ pub(crate) struct Peer {
     timeout: Duration,
     address: IpAddr,
     name: String,
+    arriving: Arriving,
+}
+
+/// Receives a message of the kind that matches. The second argument is the name of the kind.
+macro_rules! receive {
+    ($peer:expr, $name:literal, $message:pat => $value:expr) => {
+        match $peer.receive()? {
+            $message => Ok($value),
+            other => Err($peer.unexpected(&other, $name)),
+        }
+    };
 }
 
 impl Peer {
@@ -61,6 +72,7 @@ impl Peer {
             timeout,
             address,
             name: address.to_string(),
+            arriving: Arriving::default(),
         })
     }
 
@@ -78,9 +90,7 @@ impl Peer {
     /// only a client that accepts its options.
     pub(crate) fn agree(&mut self, options: &Options) -> Result<(), Failure> {
         self.send(&Message::Hello(options.clone()))?;
-        let Message::Hello(theirs) = self.receive_kind("hello")? else {
-            unreachable!()
-        };
+        let theirs = receive!(self, "hello", Message::Hello(theirs) => theirs)?;
         let differences = options.differences(&theirs);
         if differences.is_empty() {
             return self.send_ready();
@@ -94,9 +104,7 @@ impl Peer {
     /// Exchanges addresses.
     pub(crate) fn exchange_addresses(&mut self, ours: Address) -> Result<Address, Failure> {
         self.send(&Message::Address(ours))?;
-        let Message::Address(theirs) = self.receive_kind("address")? else {
-            unreachable!()
-        };
+        let theirs = receive!(self, "address", Message::Address(theirs) => theirs)?;
         if theirs.ethernet != ours.ethernet {
             let link = |ethernet| {
                 if ethernet {
@@ -121,20 +129,14 @@ impl Peer {
 
     /// Receives the service point of the other side.
     pub(crate) fn await_service(&mut self) -> Result<Service, Failure> {
-        match self.receive_kind("service")? {
-            Message::Service(service) => Ok(service),
-            _ => unreachable!("receive_kind returns only the expected kind"),
-        }
+        receive!(self, "service", Message::Service(service) => service)
     }
 
     /// Exchanges what the queue pairs say about the order of data. Returns what holds for
     /// both sides.
     pub(crate) fn exchange_order(&mut self, ours: DataInOrder) -> Result<DataInOrder, Failure> {
         self.send(&Message::DataInOrder(ours))?;
-        match self.receive_kind("order of data")? {
-            Message::DataInOrder(theirs) => Ok(ours.and(theirs)),
-            _ => unreachable!("receive_kind returns only the expected kind"),
-        }
+        receive!(self, "order of data", Message::DataInOrder(theirs) => ours.and(theirs))
     }
 
     /// Waits until both sides have called this (a barrier).
@@ -150,7 +152,7 @@ impl Peer {
 
     /// Waits until the other side is ready.
     pub(crate) fn await_ready(&mut self) -> Result<(), Failure> {
-        self.receive_kind("ready").map(|_| ())
+        receive!(self, "ready", Message::Ready => ())
     }
 
     /// Announces messages of this size.
@@ -160,9 +162,9 @@ impl Peer {
 
     /// Waits until the other side announces messages of this size.
     pub(crate) fn await_begin(&mut self, expected: u32) -> Result<(), Failure> {
-        match self.receive_kind("begin")? {
-            Message::Begin { size } if size == expected => Ok(()),
-            _ => Err(Failure::run(
+        match receive!(self, "begin", Message::Begin { size } => size == expected)? {
+            true => Ok(()),
+            false => Err(Failure::run(
                 "the other side began another message size than this one; are both the same build?",
             )),
         }
@@ -176,24 +178,24 @@ impl Peer {
     /// Receives what the other side has done, with this timeout.
     pub(crate) fn await_done(&mut self, within: Duration) -> Result<Done, Failure> {
         let saved = core::mem::replace(&mut self.timeout, within);
-        let received = self.receive_kind("done");
+        let received = self.receive();
         self.timeout = saved;
         match received? {
             Message::Done(done) => Ok(done),
-            _ => unreachable!("receive_kind returns only the expected kind"),
+            other => Err(self.unexpected(&other, "done")),
         }
     }
 
     /// Sends the reason why this side ends the run. A failure to send is ignored.
     pub(crate) fn abort(&mut self, reason: &str) {
-        let _ = self.send(&Message::Abort(reason.into()));
+        let _ = self.send(&Message::Abort(text(reason)));
     }
 
     /// After a failure on this side, returns the other side's failure, if it
     /// arrives within the limit: its abort message, or that it closed the
     /// connection.
     pub(crate) fn remote_failure(&mut self, within: Duration) -> Option<Failure> {
-        match read_message(&mut self.stream, within) {
+        match self.read_message(within) {
             Err(FrameError::TimedOut(_)) => None,
             Err(error) => Some(self.failed(error)),
             Ok(Message::Abort(reason)) => Some(self.aborted(&reason)),
@@ -224,9 +226,8 @@ impl Peer {
 
     fn send(&mut self, message: &Message) -> Result<(), Failure> {
         tracing::debug!(to = self.name, ?message, "control connection: sends");
-        let (kind, payload) = message.encode();
         self.stream
-            .write_all(&frame::encode(kind, &payload))
+            .write_all(&message.encode())
             .map_err(|error| match error.kind() {
                 // An abort message that was received before says more than the broken pipe.
                 io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
@@ -239,30 +240,38 @@ impl Peer {
             })
     }
 
-    fn receive_kind(&mut self, expected: &str) -> Result<Message, Failure> {
-        let message = self.receive()?;
-        if message.name() == expected {
-            return Ok(message);
-        }
-        Err(Failure::run(format!(
+    fn unexpected(&self, message: &Message, expected: &str) -> Failure {
+        Failure::run(format!(
             "the other side ({}) sent '{}' instead of '{expected}'; are both the same build?",
             self.name,
             message.name()
-        )))
+        ))
     }
 
     /// Receives the next message. An abort message is a failure.
     fn receive(&mut self) -> Result<Message, Failure> {
-        match read_message(&mut self.stream, self.timeout) {
-            Ok(Message::Abort(reason)) => Err(Failure::run(format!(
-                "the other side ({}) ended the run: {reason}",
-                self.name
-            ))),
+        match self.read_message(self.timeout) {
+            Ok(Message::Abort(reason)) => Err(self.aborted(&reason)),
             Ok(message) => {
                 tracing::debug!(from = self.name, ?message, "control connection: received");
                 Ok(message)
             }
             Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    /// Reads one message. The limit is for the whole message, however slowly its bytes arrive.
+    fn read_message(&mut self, limit: Duration) -> Result<Message, FrameError> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(FrameError::TimedOut(limit.as_secs_f64()));
+            }
+            self.stream.set_read_timeout(Some(left))?;
+            if let Some(payload) = self.arriving.read(&mut self.stream)? {
+                return Message::decode(&payload);
+            }
         }
     }
 
@@ -308,49 +317,6 @@ fn keep_alive(stream: &TcpStream) -> io::Result<()> {
         };
         if result != 0 {
             return Err(io::Error::last_os_error());
-        }
-    }
-    Ok(())
-}
-
-/// Reads one message. The limit is for the whole message, however slowly its
-/// bytes arrive.
-fn read_message(stream: &mut TcpStream, limit: Duration) -> Result<Message, FrameError> {
-    let deadline = Instant::now() + limit;
-    let mut bytes = [0; HEADER];
-    read_exact(stream, &mut bytes, deadline, limit)?;
-    let header = Header::decode(&bytes)?;
-    let mut payload = vec![0; header.length];
-    read_exact(stream, &mut payload, deadline, limit)?;
-    header.check(&bytes, &payload)?;
-    Message::decode(header.kind, &payload)
-}
-
-fn read_exact(
-    stream: &mut TcpStream,
-    mut buffer: &mut [u8],
-    deadline: Instant,
-    limit: Duration,
-) -> Result<(), FrameError> {
-    while !buffer.is_empty() {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(FrameError::TimedOut(limit.as_secs_f64()));
-        }
-        stream.set_read_timeout(Some(left))?;
-        match stream.read(buffer) {
-            Ok(0) => return Err(FrameError::Closed),
-            Ok(count) => buffer = &mut buffer[count..],
-            Err(error) => match error.kind() {
-                // A read that times out returns WouldBlock on Linux; the deadline above decides.
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {}
-                io::ErrorKind::ConnectionReset => return Err(FrameError::Closed),
-                // What keep-alive reports for an unreachable host.
-                io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable => {
-                    return Err(FrameError::Closed);
-                }
-                _ => return Err(error.into()),
-            },
         }
     }
     Ok(())

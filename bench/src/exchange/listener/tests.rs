@@ -1,5 +1,6 @@
 //! A server's port with clients and other programs, over sockets of this host.
 
+use std::io::Read;
 use std::thread;
 
 use super::*;
@@ -9,7 +10,10 @@ const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(50);
 
 fn options(size: &str) -> Options {
-    [("-o", "send"), ("-s", size)].into_iter().collect()
+    let mut options = Options::default();
+    options.set("-o", "send");
+    options.set("-s", size);
+    options
 }
 
 /// A server for clients with `-s 2`, and its port.
@@ -29,14 +33,9 @@ fn raw_connection(port: u16, bytes: &[u8]) -> TcpStream {
     stream
 }
 
-fn bytes_of(message: &Message) -> Vec<u8> {
-    let (kind, payload) = message.encode();
-    frame::encode(kind, &payload)
-}
-
 /// The hello of a client with the same options.
 fn hello() -> Vec<u8> {
-    bytes_of(&Message::Hello(options("2")))
+    Message::Hello(options("2")).encode()
 }
 
 /// A client with this message size.
@@ -174,8 +173,8 @@ fn messages_after_the_greeting_are_not_lost() {
         ..Done::default()
     };
     let mut bytes = hello();
-    bytes.extend(bytes_of(&Message::Ready));
-    bytes.extend(bytes_of(&Message::Done(done)));
+    bytes.extend(Message::Ready.encode());
+    bytes.extend(Message::Done(done).encode());
     let _client = raw_connection(port, &bytes);
     let mut peer = wait(&mut listener, None).0.unwrap();
     assert_eq!(peer.await_done(LONG).unwrap(), done);

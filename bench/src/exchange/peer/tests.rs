@@ -27,7 +27,10 @@ fn both() -> (Peer, Peer) {
 }
 
 fn options(size: &str) -> Options {
-    [("-o", "send"), ("-s", size)].into_iter().collect()
+    let mut options = Options::default();
+    options.set("-o", "send");
+    options.set("-s", size);
+    options
 }
 
 #[test]
@@ -150,7 +153,7 @@ proptest! {
         bytes in proptest::collection::vec(any::<u8>(), 0..200),
     ) {
         let (mut peer, mut raw) = pair(LONG);
-        raw.write_all(b"DATB\x00\x04").unwrap();
+        raw.write_all(b"DATB\x00\x05").unwrap();
         raw.write_all(&bytes).unwrap();
         drop(raw);
         prop_assert_eq!(peer.agree(&options("2")).unwrap_err().status(), 3);
