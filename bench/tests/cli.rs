@@ -56,7 +56,7 @@ fn usage_errors_have_status_1_and_name_the_option() {
         ("lat --persist host", "--persist"),
         ("lat --persist --loopback", "--persist"),
         ("lat --rate 0", "such as 500, 10k"),
-        ("lat --rate 1k,1000", "--rate names a rate twice"),
+        ("lat --rate 1k,1000", "--rate names 1000 twice"),
         (
             "lat --rate 1k --api rust --wait poll host",
             "dat-bench wake",

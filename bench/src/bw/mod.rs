@@ -37,7 +37,6 @@ use crate::failure::Failure;
 use crate::report::fit::fit;
 use crate::report::{Files, Reliability, reliability};
 use crate::runs::{self, Measured, Sides};
-use crate::{output, results};
 
 /// Runs one of the two commands. Prints the result of each size when it is measured.
 pub(crate) fn run(what: Throughput, args: &BwArgs) -> Result<(), Failure> {
@@ -73,8 +72,5 @@ pub(crate) fn run(what: Throughput, args: &BwArgs) -> Result<(), Failure> {
         reliability::text(&judged)
     );
     let json = report::json(&conditions, &outcomes, ended.is_ok());
-    let finished = output::finish(text, files.contents(&json, [])?);
-    ended.and(finished)?;
-    results::require(&json, &args.fail_if)?;
-    reliability::require(args.run.strict, &judged)
+    files.conclude(ended, text, &json, [], &judged)
 }

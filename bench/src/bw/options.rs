@@ -4,8 +4,7 @@ use clap::Args;
 
 use crate::ends::LONGEST_LIST;
 use crate::failure::Failure;
-use crate::options::{MAX_WARMUP, Operation, RunArgs, absolute, choices, default_inline, size};
-use crate::results::Condition;
+use crate::options::{MAX_WARMUP, Operation, RunArgs, choices, default_inline, size};
 
 pub(crate) const ABOUT: &str = "\
 Measure bandwidth: how many bytes per second one side can send, write or read.
@@ -68,7 +67,13 @@ Examples:
 
 Exit status: 0 good, 1 usage, 2 environment (no device, no locked memory, no server, ...), 3 the run failed.";
 
+/// The help of `--fail-if`.
+const FIGURES: &str = "\
+Fail with status 3 if this holds for a result, such as bw_avg<10000 or msg_rate<1.5; the
+figures are bw_peak and bw_avg (MiB/sec, always), and msg_rate (Mpps)";
+
 #[derive(Clone, Debug, Args)]
+#[command(mut_arg("fail_if", |it| it.help(FIGURES)))]
 pub(crate) struct BwArgs {
     #[command(flatten)]
     pub(crate) run: RunArgs,
@@ -101,10 +106,6 @@ pub(crate) struct BwArgs {
     /// [default: a tenth of -n, at most 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MAX_WARMUP))]
     pub(crate) warmup: Option<u64>,
-    /// Fail with status 3 if this holds for a result, such as bw_avg<10000 or msg_rate<1.5; the
-    /// figures are bw_peak and bw_avg (MiB/sec, always), and msg_rate (Mpps)
-    #[arg(long, value_name = "CONDITION", value_parser = absolute)]
-    pub(crate) fail_if: Vec<Condition>,
 }
 
 choices! {
@@ -157,7 +158,7 @@ impl BwArgs {
 
     /// Refuses options without effect in this run, which clap does not check.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        self.run.check(&[(!self.fail_if.is_empty(), "--fail-if")])?;
+        self.run.check(&[])?;
         if self.list > 1 && self.run.measures_dat() {
             return Err(Failure::usage(
                 "-l is for --api engine alone: DAT has no post lists, each of its calls posts one request; leave it out",

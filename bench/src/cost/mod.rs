@@ -35,11 +35,10 @@ use crate::cost::options::CostArgs;
 use crate::ends::udapl;
 use crate::failure::Failure;
 use crate::host::Host;
-use crate::output::finish;
-use crate::report::{DeviceFacts, Files, reliability};
+use crate::report::{DeviceFacts, Files};
+use crate::select;
 use crate::worker::callgrind::Counts;
 use crate::worker::{Worker, own_executable};
-use crate::{results, select};
 
 /// Runs the command.
 pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {
@@ -80,11 +79,10 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {
             }
         }
     }
+    let text = report::text(&conditions, &outcomes);
     let json = report::json(&conditions, &outcomes);
-    let files = files.contents(&json, [])?;
-    finish(report::text(&conditions, &outcomes), files)?;
-    results::require(&json, &args.fail_if)?;
-    reliability::require(args.strict, &report::judged(&outcomes))
+    let judged = report::judged(&outcomes);
+    files.conclude(Ok(()), text, &json, [], &judged)
 }
 
 fn conditions(selected: &select::Selected, args: &CostArgs) -> Result<Conditions, Failure> {

@@ -4,8 +4,7 @@ use clap::Args;
 
 use super::variant::Variant;
 use crate::failure::Failure;
-use crate::options::{DeviceArgs, ResultArgs, absolute, cpu};
-use crate::results::Condition;
+use crate::options::{DeviceArgs, ResultArgs, cpu, require_once};
 
 pub(crate) const ABOUT: &str = "\
 Measure the processor cost of posts and polls, beside libmlx5.
@@ -56,7 +55,13 @@ Examples:
 
 Exit status: 0 good, 1 usage, 2 environment (no device, no valgrind, ...), 3 the run failed.";
 
+/// The help of `--fail-if`.
+const FIGURES: &str = "\
+Fail with status 3 if this holds for a result, such as time>50ns or instructions>200; the figures are
+time (nanoseconds per operation) and instructions (with --instructions)";
+
 #[derive(Debug, Args)]
+#[command(mut_arg("fail_if", |it| it.help(FIGURES)))]
 pub(crate) struct CostArgs {
     #[command(flatten)]
     pub(crate) on: DeviceArgs,
@@ -75,13 +80,6 @@ pub(crate) struct CostArgs {
     /// Pin the measuring thread to this CPU
     #[arg(long, value_name = "LIST", value_parser = cpu)]
     pub(crate) cpu: Option<usize>,
-    /// Fail with status 3 if a result is unreliable; the result files are written before
-    #[arg(long)]
-    pub(crate) strict: bool,
-    /// Fail with status 3 if this holds for a result, such as time>50ns or instructions>200; the figures are
-    /// time (nanoseconds per operation) and instructions (with --instructions)
-    #[arg(long, value_name = "CONDITION", value_parser = absolute)]
-    pub(crate) fail_if: Vec<Condition>,
     #[command(flatten)]
     pub(crate) results: ResultArgs,
     /// Marks a worker process, which measures one variant for its parent.
@@ -96,10 +94,7 @@ impl CostArgs {
     /// Returns the variants, in the order of the table.
     pub(crate) fn variants(&self) -> Result<Vec<Variant>, Failure> {
         use clap::ValueEnum;
-        let repeated = |(at, api)| self.api[..at].contains(api);
-        if self.api.iter().enumerate().any(repeated) {
-            return Err(Failure::usage("--api names a variant twice"));
-        }
+        require_once("--api", &self.api)?;
         if self.api.is_empty() {
             return Ok(Variant::value_variants().to_vec());
         }

@@ -34,7 +34,6 @@ use crate::failure::Failure;
 use crate::report::fit::fit;
 use crate::report::{self, Columns, Conditions, Files, Outcome, Reliability, reliability};
 use crate::runs::{self, Measured, Sides};
-use crate::{output, results};
 
 /// Runs the command. Prints the result of each size when it is measured.
 pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
@@ -78,10 +77,7 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
         let service = outcome.open.iter().map(|open| &open.service.samples);
         [&outcome.times.samples].into_iter().chain(service)
     });
-    let finished = output::finish(text, files.contents(&json, samples)?);
-    ended.and(finished)?;
-    results::require(&json, &args.fail_if)?;
-    reliability::require(args.run.strict, &judged(&conditions, &outcomes))
+    files.conclude(ended, text, &json, samples, &judged(&conditions, &outcomes))
 }
 
 fn judged<'a>(conditions: &Conditions, outcomes: &'a [Outcome]) -> Vec<Reliability<'a>> {

@@ -4,10 +4,9 @@ use clap::Args;
 
 use crate::failure::Failure;
 use crate::options::{
-    Api, HistogramArgs, LastByte, MAX_WARMUP, Operation, RunArgs, Wait, absolute, default_inline,
-    per_second, size,
+    Api, HistogramArgs, LastByte, MAX_WARMUP, Operation, RunArgs, Wait, default_inline, per_second,
+    require_once, size,
 };
-use crate::results::Condition;
 
 pub(crate) const ABOUT: &str = "\
 Measure ping-pong latency, in microseconds.
@@ -89,7 +88,13 @@ How to get a good number:
 
 Exit status: 0 good, 1 usage, 2 environment (no device, no locked memory, no server, ...), 3 the run failed.";
 
+/// The help of `--fail-if`.
+const FIGURES: &str = "\
+Fail with status 3 if this holds for a result, such as p99>5us or max>1ms; the figures are
+min, p50, p90, p99, p99.9, p99.99, p99.999, max, avg and stdev";
+
 #[derive(Clone, Debug, Args)]
+#[command(mut_arg("fail_if", |it| it.help(FIGURES)))]
 pub(crate) struct LatArgs {
     #[command(flatten)]
     pub(crate) run: RunArgs,
@@ -112,10 +117,6 @@ pub(crate) struct LatArgs {
     /// Round trips before the first sample, per size, at most 1000000000 [default: a tenth of -n, at most 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MAX_WARMUP))]
     pub(crate) warmup: Option<u64>,
-    /// Fail with status 3 if this holds for a result, such as p99>5us or max>1ms; the figures are
-    /// min, p50, p90, p99, p99.9, p99.99, p99.999, max, avg and stdev
-    #[arg(long, value_name = "CONDITION", value_parser = absolute)]
-    pub(crate) fail_if: Vec<Condition>,
     #[command(flatten)]
     pub(crate) histograms: HistogramArgs,
     /// Say of an unreliable result what it means for a first look (for perf-scripts/quickstart)
@@ -164,7 +165,6 @@ impl LatArgs {
         self.run.check(&[
             (self.histograms.hgrm.is_some(), "--hgrm"),
             (self.histograms.hlog.is_some(), "--hlog"),
-            (!self.fail_if.is_empty(), "--fail-if"),
         ])?;
         if self.last_byte.is_some() && self.run.operation != Operation::Write {
             return Err(Failure::usage(format!(
@@ -183,10 +183,7 @@ impl LatArgs {
     /// Refuses rates that are given twice, and a thread that sleeps instead of
     /// keeping a schedule.
     fn check_rates(&self) -> Result<(), Failure> {
-        let repeated = |(at, rate)| self.rate[..at].contains(rate);
-        if self.rate.iter().enumerate().any(repeated) {
-            return Err(Failure::usage("--rate names a rate twice"));
-        }
+        require_once("--rate", &self.rate)?;
         if !self.rate.is_empty() && self.wait.is_some() {
             return Err(Failure::usage(
                 "--wait has no meaning with --rate: the thread that sends on schedule cannot sleep; 'dat-bench wake' measures waits at a rate",

@@ -1,10 +1,13 @@
 //! Options that several commands have.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Path;
+use super::{Path, absolute};
+use crate::failure::Failure;
+use crate::results::Condition;
 
 /// Where a command measures.
 #[derive(Clone, Debug, Args)]
@@ -20,9 +23,15 @@ pub(crate) struct DeviceArgs {
     pub(crate) ib_port: u8,
 }
 
-/// The result files of a run.
-#[derive(Clone, Debug, Args)]
+/// What a command that measures does with its results. The help of `--fail-if` names the figures
+/// of the command.
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ResultArgs {
+    /// Fail with status 3 if a result is unreliable; the result files are written before
+    #[arg(long)]
+    pub(crate) strict: bool,
+    #[arg(long, value_name = "CONDITION", value_parser = absolute)]
+    pub(crate) fail_if: Vec<Condition>,
     /// Write the results as JSON; here and for the other files, '-' is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -44,4 +53,16 @@ pub(crate) struct HistogramArgs {
     /// Write all histograms as HdrHistogram's log, one tagged line per case
     #[arg(long, value_name = "FILE")]
     pub(crate) hlog: Option<PathBuf>,
+}
+
+/// Refuses a value that is given twice.
+pub(crate) fn require_once<T: Display>(option: &str, values: &[T]) -> Result<(), Failure> {
+    let words: Vec<String> = values.iter().map(ToString::to_string).collect();
+    match (1..words.len()).find(|&at| words[..at].contains(&words[at])) {
+        Some(at) => Err(Failure::usage(format!(
+            "{option} names {} twice",
+            words[at]
+        ))),
+        None => Ok(()),
+    }
 }

@@ -6,7 +6,7 @@ mod run;
 
 use std::time::Duration;
 
-pub(crate) use common::{DeviceArgs, HistogramArgs, ResultArgs};
+pub(crate) use common::{DeviceArgs, HistogramArgs, ResultArgs, require_once};
 pub(crate) use run::{MAX_WARMUP, RunArgs, default_inline, size};
 
 use crate::results::Condition;
@@ -27,6 +27,12 @@ macro_rules! choices {
         $(#[$meta])*
         $vis enum $name {
             $($(#[$doc])* #[value(name = $text)] #[serde(rename = $text)] $value,)*
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.name())
+            }
         }
 
         impl $name {

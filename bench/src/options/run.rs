@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use dat_engine::cm::ListenOn;
 
-use super::{Api, DeviceArgs, LISTEN, Operation, PORT, ResultArgs, cpu, seconds};
+use super::{Api, DeviceArgs, LISTEN, Operation, PORT, ResultArgs, cpu, require_once, seconds};
 use crate::failure::Failure;
 
 /// The largest message of an mlx5 device, bytes.
@@ -75,9 +75,6 @@ pub(crate) struct RunArgs {
     /// Pin the measuring thread to this CPU
     #[arg(long, value_name = "LIST", value_parser = cpu)]
     pub(crate) cpu: Option<usize>,
-    /// Fail with status 3 if a result is unreliable; the result files are written before
-    #[arg(long)]
-    pub(crate) strict: bool,
     #[command(flatten)]
     pub(crate) results: ResultArgs,
 }
@@ -176,7 +173,8 @@ impl RunArgs {
             (self.results.json.is_some(), "--json"),
             (self.results.svg.is_some(), "--svg"),
             (self.results.csv.is_some(), "--csv"),
-            (self.strict, "--strict"),
+            (self.results.strict, "--strict"),
+            (!self.results.fail_if.is_empty(), "--fail-if"),
         ];
         if self.is_server() {
             let given = |&&(given, _): &&(bool, &str)| given;
@@ -195,10 +193,7 @@ impl RunArgs {
 
     /// Refuses duplicate interfaces, and options that some of them do not have.
     fn check_api(&self) -> Result<(), Failure> {
-        let repeated = |(at, api)| self.api[..at].contains(api);
-        if self.api.iter().enumerate().any(repeated) {
-            return Err(Failure::usage("--api names an interface twice"));
-        }
+        require_once("--api", &self.api)?;
         if !self.measures_dat() {
             return Ok(());
         }

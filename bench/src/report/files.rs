@@ -4,18 +4,17 @@
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
-use super::{csv, hgrm, hlog, svg};
+use super::{Reliability, csv, hgrm, hlog, reliability, svg};
 use crate::failure::Failure;
 use crate::options::{HistogramArgs, ResultArgs};
-use crate::output::{is_stdout, probe_all};
+use crate::output::{finish, is_stdout, probe_all};
+use crate::results;
 use crate::stats::Samples;
 
 /// The requested result files.
 #[derive(Clone, Debug)]
 pub(crate) struct Files {
-    json: Option<PathBuf>,
-    csv: Option<PathBuf>,
-    svg: Option<PathBuf>,
+    results: ResultArgs,
     /// One per case, or none.
     hgrm: Vec<PathBuf>,
     hlog: Option<PathBuf>,
@@ -49,18 +48,11 @@ impl Files {
         let hgrm = hgrm.map_or_else(Vec::new, |path| {
             cases.iter().map(|words| named(&path, words)).collect()
         });
-        let ResultArgs { json, csv, svg } = results.clone();
-        probe_all(
-            json.iter()
-                .chain(&csv)
-                .chain(&svg)
-                .chain(&hgrm)
-                .chain(&hlog),
-        )?;
+        let ResultArgs { json, csv, svg, .. } = results;
+        let of_run = [json, csv, svg, &hlog].into_iter().flatten();
+        probe_all(of_run.chain(&hgrm))?;
         Ok(Self {
-            json,
-            csv,
-            svg,
+            results: results.clone(),
             hgrm,
             hlog,
             cases,
@@ -73,19 +65,44 @@ impl Files {
         Self::prepare(results, &HistogramArgs::default(), Vec::new())
     }
 
-    /// Returns names and contents. `json` is the JSON file, from which the CSV and
-    /// SVG files are made. `cases` are the samples of the cases, in the order of
-    /// [`Files::prepare`]; cases that were not measured may be missing at the end.
-    pub(crate) fn contents<'a>(
+    /// Ends a command: prints its text, writes the files, and fails if the run failed, or if its
+    /// results are not as requested. `json` is the JSON file, from which the CSV and SVG files are
+    /// made. `cases` are the samples of the cases, in the order of [`Files::prepare`]; cases that
+    /// were not measured may be missing at the end.
+    pub(crate) fn conclude<'a>(
+        self,
+        ended: Result<(), Failure>,
+        text: String,
+        json: &str,
+        cases: impl IntoIterator<Item = &'a Samples>,
+        judged: &[Reliability<'_>],
+    ) -> Result<(), Failure> {
+        let ResultArgs {
+            strict, fail_if, ..
+        } = self.results.clone();
+        let finished = finish(text, self.contents(json, cases)?);
+        ended.and(finished)?;
+        results::require(json, &fail_if)?;
+        reliability::require(strict, judged)
+    }
+
+    /// Returns names and contents.
+    fn contents<'a>(
         self,
         json: &str,
         cases: impl IntoIterator<Item = &'a Samples>,
     ) -> Result<Vec<(PathBuf, String)>, Failure> {
-        let csv = self.csv.map(|path| Ok((path, csv::document(json)?)));
-        let svg = self.svg.map(|path| Ok((path, svg::document(json)?)));
+        let csv = self
+            .results
+            .csv
+            .map(|path| Ok((path, csv::document(json)?)));
+        let svg = self
+            .results
+            .svg
+            .map(|path| Ok((path, svg::document(json)?)));
         let made = csv.into_iter().chain(svg);
         let mut files: Vec<_> = made.collect::<Result<_, Failure>>()?;
-        files.extend(self.json.map(|path| (path, json.to_owned())));
+        files.extend(self.results.json.map(|path| (path, json.to_owned())));
         let cases: Vec<&Samples> = cases.into_iter().collect();
         if let Some(path) = self.hlog {
             let (began, at) = self.began;
@@ -112,12 +129,6 @@ fn with_suffix(path: &Path, word: &str) -> PathBuf {
 mod tests {
     use super::*;
 
-    const NONE: ResultArgs = ResultArgs {
-        json: None,
-        csv: None,
-        svg: None,
-    };
-
     #[test]
     fn the_words_of_a_case_are_inserted_before_the_extension() {
         assert_eq!(
@@ -132,7 +143,7 @@ mod tests {
         let names = |cases: &[&[&str]]| -> Vec<String> {
             let words = |case: &&[&str]| case.iter().map(|&word| word.to_owned()).collect();
             let cases: Vec<_> = cases.iter().map(words).collect();
-            let files = Files::prepare(&NONE, &histograms, cases).unwrap();
+            let files = Files::prepare(&ResultArgs::default(), &histograms, cases).unwrap();
             let name = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
             files.hgrm.iter().map(name).collect()
         };
@@ -150,7 +161,7 @@ mod tests {
             hgrm: Some("-".into()),
             hlog: None,
         };
-        let failure = Files::prepare(&NONE, &histograms, cases).unwrap_err();
+        let failure = Files::prepare(&ResultArgs::default(), &histograms, cases).unwrap_err();
         assert_eq!(failure.status(), 1);
     }
 
@@ -158,7 +169,7 @@ mod tests {
     fn an_unwritable_file_is_refused_before_the_run() {
         let results = ResultArgs {
             json: Some("/nonexistent/r.json".into()),
-            ..NONE
+            ..ResultArgs::default()
         };
         let failure = Files::of_run(&results).unwrap_err();
         assert_eq!(failure.status(), 1);

@@ -26,11 +26,11 @@ use crate::ends::engine::Engine;
 use crate::ends::libmlx5::Verbs;
 use crate::failure::Failure;
 use crate::host::Host;
-use crate::output::{self, finish};
-use crate::report::{DeviceFacts, Files, reliability};
+use crate::output;
+use crate::report::{DeviceFacts, Files};
+use crate::select;
 use crate::worker::callgrind::Counts;
 use crate::worker::{Worker, own_executable, valgrind};
-use crate::{results, select};
 
 /// Runs the command.
 pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {
@@ -60,11 +60,10 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {
     for &count in &args.endpoints {
         outcomes.push(one(count, &selected.name, args)?);
     }
+    let text = report::text(&conditions, &outcomes);
     let json = report::json(&conditions, &outcomes);
-    let files = files.contents(&json, [])?;
-    finish(report::text(&conditions, &outcomes), files)?;
-    results::require(&json, &args.fail_if)?;
-    reliability::require(args.strict, &report::judged(&outcomes))
+    let judged = report::judged(&outcomes);
+    files.conclude(Ok(()), text, &json, [], &judged)
 }
 
 /// Measures one number of endpoints.

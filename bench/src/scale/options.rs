@@ -3,8 +3,7 @@
 use clap::Args;
 
 use crate::failure::Failure;
-use crate::options::{DeviceArgs, ResultArgs, absolute, choices, cpu};
-use crate::results::Condition;
+use crate::options::{DeviceArgs, ResultArgs, choices, cpu, require_once};
 
 pub(crate) const ABOUT: &str = "\
 Measure the cost per message and the memory of many endpoints on one SRQ.
@@ -68,7 +67,14 @@ choices! {
     }
 }
 
+/// The help of `--fail-if`.
+const FIGURES: &str = "\
+Fail with status 3 if this holds for a result, such as time>500ns or cache-lines>4; the figures are
+time (nanoseconds per message), instructions and cache-lines (with --instructions), the same
+of libmlx5 as libmlx5.time and so on, and memory.libmlx5, memory.engine and memory.dat (bytes of all endpoints)";
+
 #[derive(Debug, Args)]
+#[command(mut_arg("fail_if", |it| it.help(FIGURES)))]
 pub(crate) struct ScaleArgs {
     #[command(flatten)]
     pub(crate) on: DeviceArgs,
@@ -84,14 +90,6 @@ pub(crate) struct ScaleArgs {
     /// Pin the measuring thread to this CPU
     #[arg(long, value_name = "LIST", value_parser = cpu)]
     pub(crate) cpu: Option<usize>,
-    /// Fail with status 3 if a result is unreliable; the result files are written before
-    #[arg(long)]
-    pub(crate) strict: bool,
-    /// Fail with status 3 if this holds for a result, such as time>500ns or cache-lines>4; the figures are
-    /// time (nanoseconds per message), instructions and cache-lines (with --instructions), the same
-    /// of libmlx5 as libmlx5.time and so on, and memory.libmlx5, memory.engine and memory.dat (bytes of all endpoints)
-    #[arg(long, value_name = "CONDITION", value_parser = absolute)]
-    pub(crate) fail_if: Vec<Condition>,
     #[command(flatten)]
     pub(crate) results: ResultArgs,
     /// Marks a worker process, which does one measurement for its parent.
@@ -102,10 +100,6 @@ pub(crate) struct ScaleArgs {
 impl ScaleArgs {
     /// Refuses a number that is given twice.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        let all = &self.endpoints;
-        match (1..all.len()).find(|&at| all[..at].contains(&all[at])) {
-            Some(at) => Err(Failure::usage(format!("-q names {} twice", all[at]))),
-            None => Ok(()),
-        }
+        require_once("-q", &self.endpoints)
     }
 }

@@ -24,9 +24,7 @@ use crate::failure::Failure;
 use crate::host::{self, Host};
 use crate::launcher;
 use crate::nic::Nic;
-use crate::output::finish;
-use crate::report::{DeviceFacts, Files, reliability};
-use crate::results;
+use crate::report::{DeviceFacts, Files};
 use crate::wake::options::WakeArgs;
 
 /// Runs the command.
@@ -73,10 +71,9 @@ pub(crate) fn run(args: &WakeArgs) -> Result<(), Failure> {
         cpus,
         clock: clock.name(),
     };
+    let text = report::text(&conditions, &outcomes);
     let json = report::json(&conditions, &outcomes);
-    let files = files.contents(&json, outcomes.iter().map(|it| &it.times.samples))?;
-    finish(report::text(&conditions, &outcomes), files)?;
-    results::require(&json, &args.fail_if)?;
+    let samples = outcomes.iter().map(|it| &it.times.samples);
     let judged: Vec<_> = outcomes.iter().map(Outcome::reliability).collect();
-    reliability::require(args.strict, &judged)
+    files.conclude(Ok(()), text, &json, samples, &judged)
 }

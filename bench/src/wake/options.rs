@@ -8,8 +8,7 @@ use clap::Args;
 use dat_api::safe::WaitPolicy;
 
 use crate::failure::Failure;
-use crate::options::{DeviceArgs, HistogramArgs, ResultArgs, absolute, seconds};
-use crate::results::Condition;
+use crate::options::{DeviceArgs, HistogramArgs, ResultArgs, require_once, seconds};
 
 pub(crate) const ABOUT: &str = "\
 Measure the wake-up latency and the CPU time of waiting, per wait policy.
@@ -61,7 +60,13 @@ How to get a good number:
 
 Exit status: 0 good, 1 usage, 2 environment (no device, ...), 3 the run failed.";
 
+/// The help of `--fail-if`.
+const FIGURES: &str = "\
+Fail with status 3 if this holds for a result, such as p99>5us or max>1ms; the figures are
+min, p50, p90, p99, p99.9, max, avg, cpu (CPU time per message) and cpu-share (percent of one CPU)";
+
 #[derive(Debug, Args)]
+#[command(mut_arg("fail_if", |it| it.help(FIGURES)))]
 pub(crate) struct WakeArgs {
     #[command(flatten)]
     pub(crate) on: DeviceArgs,
@@ -92,13 +97,6 @@ pub(crate) struct WakeArgs {
     /// [default: the first two that this process may use, such as 0,1]
     #[arg(long, value_name = "LIST", value_delimiter = ',', num_args = 1)]
     pub(crate) cpu: Vec<usize>,
-    /// Fail with status 3 if a result is unreliable; the result files are written before
-    #[arg(long)]
-    pub(crate) strict: bool,
-    /// Fail with status 3 if this holds for a result, such as p99>5us or max>1ms; the figures are
-    /// min, p50, p90, p99, p99.9, max, avg, cpu (CPU time per message) and cpu-share (percent of one CPU)
-    #[arg(long, value_name = "CONDITION", value_parser = absolute)]
-    pub(crate) fail_if: Vec<Condition>,
     #[command(flatten)]
     pub(crate) results: ResultArgs,
     #[command(flatten)]
@@ -145,21 +143,8 @@ impl fmt::Display for Rate {
 impl WakeArgs {
     /// Refuses values that are given twice, and any number of CPUs but two.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        let twice = |name, words: Vec<String>| {
-            let again = (1..words.len()).find(|&at| words[..at].contains(&words[at]));
-            match again {
-                Some(at) => Err(Failure::usage(format!("{name} names {} twice", words[at]))),
-                None => Ok(()),
-            }
-        };
-        twice(
-            "--wait",
-            self.wait.iter().map(ToString::to_string).collect(),
-        )?;
-        twice(
-            "--rate",
-            self.rate.iter().map(ToString::to_string).collect(),
-        )?;
+        require_once("--wait", &self.wait)?;
+        require_once("--rate", &self.rate)?;
         if !matches!(self.cpu.len(), 0 | 2) {
             return Err(Failure::usage(
                 "--cpu takes two CPUs, the waiter's and the sender's, such as --cpu 2,3",
