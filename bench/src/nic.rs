@@ -1,8 +1,10 @@
 //! Stops and steps the emulated NIC, so that no other thread runs while the
 //! processor is measured. On a real device these calls do nothing.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::time::Duration;
+
+use libloading::os::unix::Library;
 
 use crate::failure::Failure;
 
@@ -25,32 +27,23 @@ impl Nic {
     /// Returns the NIC of this process. If it is emulated, looks up the emulator's
     /// calls that stop and step it.
     pub(crate) fn find(emulated: bool, drain_time: Duration) -> Result<Self, Failure> {
-        let calls = if emulated {
-            let find = |name: &core::ffi::CStr| {
-                // SAFETY: `name` is a C string.
-                let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-                (!address.is_null()).then_some(address)
-            };
-            let all = find(c"mlx5emu_hold")
-                .zip(find(c"mlx5emu_release"))
-                .zip(find(c"mlx5emu_step"));
-            let ((hold, release), step) = all.ok_or_else(|| {
-                Failure::environment(
-                    "this mlx5-emu has no mlx5emu_hold, so its NIC cannot be stopped: it is of another build; run cargo build --release",
-                )
-            })?;
-            type Answers = unsafe extern "C" fn() -> c_int;
-            // SAFETY: the emulator's functions of these names have these types.
-            Some(unsafe {
-                Calls {
-                    hold: core::mem::transmute::<*mut c_void, Answers>(hold),
-                    release: core::mem::transmute::<*mut c_void, unsafe extern "C" fn()>(release),
-                    step: core::mem::transmute::<*mut c_void, Answers>(step),
-                }
-            })
-        } else {
-            None
+        let find = || -> Result<Calls, libloading::Error> {
+            let this = Library::this();
+            // SAFETY: the emulator's functions of these names have these types; it is never
+            // unloaded.
+            unsafe {
+                Ok(Calls {
+                    hold: *this.get(b"mlx5emu_hold")?,
+                    release: *this.get(b"mlx5emu_release")?,
+                    step: *this.get(b"mlx5emu_step")?,
+                })
+            }
         };
+        let calls = emulated.then(find).transpose().map_err(|_| {
+            Failure::environment(
+                "this mlx5-emu has no mlx5emu_hold, so its NIC cannot be stopped: it is of another build; run cargo build --release",
+            )
+        })?;
         Ok(Self {
             calls,
             held: false,

@@ -1,11 +1,12 @@
 //! An established control connection: connecting, and messages with timeouts.
 
 use std::io::{self, Write};
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use dat_engine::DataInOrder;
+use socket2::{SockRef, TcpKeepalive};
 
 use super::frame::{Arriving, FrameError, text};
 use super::message::{Address, Done, Message, Service};
@@ -210,18 +211,10 @@ impl Peer {
     /// Returns whether a message, or the end of the connection, can be received.
     /// Costs one system call and does not wait.
     pub(crate) fn has_message(&self) -> bool {
-        let mut byte = 0u8;
-        // SAFETY: `byte` is one live, writable byte of this frame and 1 its
-        // length; the descriptor is open as long as `stream` lives.
-        let result = unsafe {
-            libc::recv(
-                self.stream.as_raw_fd(),
-                (&raw mut byte).cast(),
-                1,
-                libc::MSG_PEEK | libc::MSG_DONTWAIT,
-            )
-        };
-        result >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock
+        let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+        let result =
+            SockRef::from(&self.stream).recv_with_flags(&mut [MaybeUninit::uninit()], flags);
+        !matches!(result, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
     fn send(&mut self, message: &Message) -> Result<(), Failure> {
@@ -297,29 +290,11 @@ impl Peer {
 /// Makes TCP detect within about 15 s that the other host is unreachable
 /// (power, cable), while this side sends nothing.
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
-    for (level, option, value) in [
-        (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
-        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 5),
-        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 2),
-        (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 5),
-    ] {
-        let value: libc::c_int = value;
-        // SAFETY: all four options take an int; `value` is one, alive during
-        // the call, and its size is given.
-        let result = unsafe {
-            libc::setsockopt(
-                stream.as_raw_fd(),
-                level,
-                option,
-                (&raw const value).cast(),
-                size_of::<libc::c_int>() as libc::socklen_t,
-            )
-        };
-        if result != 0 {
-            return Err(io::Error::last_os_error());
-        }
-    }
-    Ok(())
+    let keep_alive = TcpKeepalive::new()
+        .with_time(Duration::from_secs(5))
+        .with_interval(Duration::from_secs(2))
+        .with_retries(5);
+    SockRef::from(stream).set_tcp_keepalive(&keep_alive)
 }
 
 /// Converts an error of a local socket call.

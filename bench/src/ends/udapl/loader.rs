@@ -1,36 +1,45 @@
-//! Libraries that are loaded with dlopen.
+//! Libraries that are loaded with dlopen, and never unloaded: their threads may still run.
 
-use std::ffi::{CStr, CString, OsString, c_char, c_void};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ffi::{CStr, OsString, c_char, c_void};
+use std::mem::ManuallyDrop;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// A handle of dlopen. Never closed, because the library's threads may still run.
-pub(super) struct Library(*mut c_void);
+use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};
+
+pub(super) struct Library(ManuallyDrop<Loaded>);
 
 impl Library {
     pub(super) fn open(name: &Path) -> Result<Self, String> {
-        let text = CString::new(name.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
-        // SAFETY: `text` is a C string. The library's constructors run, which
-        // the user asked for.
-        let library = unsafe { libc::dlopen(text.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        if library.is_null() {
-            return Err(last_error());
-        }
-        Ok(Self(library))
+        // SAFETY: the library's constructors run, which the user asked for.
+        let loaded = unsafe { Loaded::open(Some(name), RTLD_NOW | RTLD_LOCAL) };
+        Ok(Self(ManuallyDrop::new(loaded.map_err(cause)?)))
     }
 
-    /// Returns the address of a function of this library.
-    pub(super) fn symbol(&self, name: &CStr) -> Result<*mut c_void, String> {
-        // SAFETY: the handle is never closed, and `name` is a C string.
-        let address = unsafe { libc::dlsym(self.0, name.as_ptr()) };
-        if address.is_null() {
-            return Err(last_error());
-        }
-        Ok(address)
+    /// Returns a function of this library.
+    ///
+    /// # Safety
+    /// `F` is the type of a function pointer, and the function of this name has this type.
+    pub(super) unsafe fn function<F: Copy>(&self, name: &CStr) -> Result<F, String> {
+        // SAFETY: required of the caller; the library is never unloaded.
+        let function = unsafe { self.0.get::<F>(name.to_bytes_with_nul()) };
+        Ok(*function.map_err(cause)?)
     }
 
     pub(super) fn path(&self) -> Option<PathBuf> {
-        file_of(self.symbol(c"dat_ia_openv").ok()?)
+        // SAFETY: the address is not called.
+        let open: unsafe extern "C" fn() = unsafe { self.function(c"dat_ia_openv") }.ok()?;
+        file_of(open as *const c_void)
+    }
+}
+
+/// Returns the text of the dynamic loader.
+fn cause(error: libloading::Error) -> String {
+    match error {
+        libloading::Error::DlOpen { desc } | libloading::Error::DlSym { desc } => {
+            format!("{desc:?}").trim_matches('"').to_owned()
+        }
+        other => other.to_string(),
     }
 }
 
@@ -47,19 +56,6 @@ fn file_of(address: *const c_void) -> Option<PathBuf> {
     // SAFETY: a C string that lives as long as the library, which is never unloaded.
     let name = unsafe { CStr::from_ptr(name) };
     Some(OsString::from_vec(name.to_bytes().to_vec()).into())
-}
-
-/// Returns the text of `dlerror`.
-fn last_error() -> String {
-    // SAFETY: has no preconditions; the text is valid until this thread's next call.
-    let text = unsafe { libc::dlerror() };
-    if text.is_null() {
-        return "the dynamic loader returned no cause".into();
-    }
-    // SAFETY: not null, so it is a C string.
-    unsafe { CStr::from_ptr(text) }
-        .to_string_lossy()
-        .into_owned()
 }
 
 #[cfg(test)]

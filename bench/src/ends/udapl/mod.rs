@@ -12,12 +12,31 @@
 //! shared/memory    LMRs
 //! shared/interface opening and connecting
 //! shared/end       one end: its posts and polls
-//! address          conversion between SocketAddr and sockaddr
+//! address          reading a sockaddr
 //! ```
 #![allow(
     clippy::duplicate_mod,
     reason = "the same source for the types of two versions"
 )]
+
+/// Declares the modules of `shared`, in the module of a version.
+macro_rules! shared {
+    () => {
+        #[path = "shared/adapter.rs"]
+        mod adapter;
+        #[path = "shared/end.rs"]
+        mod end;
+        #[path = "shared/events.rs"]
+        mod events;
+        #[path = "shared/interface.rs"]
+        mod interface;
+        #[path = "shared/library.rs"]
+        mod library;
+        #[path = "shared/memory.rs"]
+        mod memory;
+    };
+}
+use shared;
 
 mod address;
 mod loader;

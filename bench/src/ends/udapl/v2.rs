@@ -1,22 +1,21 @@
 //! uDAPL 2.0: what it has otherwise than 1.2, and the shared source with its types.
 #![allow(dead_code, reason = "`lat` uses more of uDAPL 1.2 than `cost` of 2.0")]
 
-#[path = "shared/adapter.rs"]
-mod adapter;
-#[path = "shared/end.rs"]
-mod end;
-#[path = "shared/events.rs"]
-mod events;
-#[path = "shared/interface.rs"]
-mod interface;
-#[path = "shared/library.rs"]
-mod library;
-#[path = "shared/memory.rs"]
-mod memory;
+/// Calls `dat_lmr_create`, with the arguments of this version between the others. The memory is
+/// for atomic operations, too.
+macro_rules! lmr_create {
+    ($call:expr, [$($before:expr),*], [$($behind:expr),*]) => {{
+        use dat2::abi::{DAT_IB_MEM_PRIV_REMOTE_ATOMIC, DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA};
+        let privileges = DAT_MEM_PRIV_ALL_FLAG | DAT_IB_MEM_PRIV_REMOTE_ATOMIC;
+        $call($($before,)* privileges, DAT_VA_TYPE_VA, $($behind),*)
+    }};
+}
 
-use std::ffi::{CStr, c_void};
+super::shared!();
+
+use std::ffi::CStr;
 use std::mem::MaybeUninit;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::null_mut;
 
 use dat_api::safe::RemoteSegment;
 use dat_engine::AtomicOp;
@@ -25,16 +24,14 @@ use dat2::abi;
 use self::abi::{
     DAT_COMPLETION_DEFAULT_FLAG, DAT_CONTEXT, DAT_EP_HANDLE, DAT_EVENT_NUMBER, DAT_EXTENDED_OP,
     DAT_HANDLE, DAT_IB_CMP_AND_SWAP_OP, DAT_IB_DTO_EVENT, DAT_IB_FETCH_AND_ADD_OP,
-    DAT_IB_MEM_PRIV_REMOTE_ATOMIC, DAT_IB_RDMA_WRITE_IMMED_OP, DAT_LMR_TRIPLET,
-    DAT_MEM_PRIV_ALL_FLAG, DAT_MEM_TYPE_VIRTUAL, DAT_PROVIDER_ATTR, DAT_PROVIDER_FIELD_ALL,
-    DAT_REGION_DESCRIPTION, DAT_RETURN, DAT_RMR_TRIPLET, DAT_SEG_LENGTH, DAT_VA_TYPE_VA,
+    DAT_IB_RDMA_WRITE_IMMED_OP, DAT_LMR_TRIPLET, DAT_PROVIDER_ATTR, DAT_PROVIDER_FIELD_ALL,
+    DAT_RETURN, DAT_RMR_TRIPLET,
 };
 use self::adapter::{Adapter, control};
 use self::events::micros;
 pub(crate) use self::interface::C;
 pub(crate) use self::library::Libdat;
 use self::library::{Calls, Names};
-use self::memory::Registered;
 use super::loader::Library;
 use crate::ends::end::Op;
 use crate::failure::Failure;
@@ -61,57 +58,9 @@ pub(crate) struct OwnCalls {
 
 impl OwnCalls {
     fn find(library: &Library) -> Result<Self, String> {
-        let address = library.symbol(c"dat_extension_op")?;
-        // SAFETY: the loaded library's function of this name, which has this type in
-        // uDAPL 2.0; `symbol` never returns null.
-        let extension_op = unsafe { core::mem::transmute::<*mut c_void, ExtensionOp>(address) };
+        // SAFETY: the loaded library's function of this name has this type in uDAPL 2.0.
+        let extension_op = unsafe { library.function(c"dat_extension_op") }?;
         Ok(Self { extension_op })
-    }
-}
-
-/// Registers memory for every use, with atomic operations.
-///
-/// # Safety
-/// `start` points to `length` bytes that outlive the LMR.
-unsafe fn lmr_create(
-    adapter: &Adapter,
-    start: NonNull<u8>,
-    length: usize,
-    made: &mut Registered,
-) -> DAT_RETURN {
-    let (mut registered, mut first) = (0, 0);
-    let for_va = start.as_ptr().cast::<c_void>();
-    // SAFETY: handles of this adapter; required of the caller; the other pointers are
-    // to variables that are written.
-    unsafe {
-        (adapter.calls.lmr_create)(
-            adapter.ia,
-            DAT_MEM_TYPE_VIRTUAL,
-            DAT_REGION_DESCRIPTION { for_va },
-            length as u64,
-            adapter.pz,
-            DAT_MEM_PRIV_ALL_FLAG | DAT_IB_MEM_PRIV_REMOTE_ATOMIC,
-            DAT_VA_TYPE_VA,
-            &raw mut made.lmr,
-            &raw mut made.context,
-            &raw mut made.rmr_context,
-            &raw mut registered,
-            &raw mut first,
-        )
-    }
-}
-
-/// Converts the length of a message.
-#[inline(always)]
-fn bytes(length: DAT_SEG_LENGTH) -> u64 {
-    length.into()
-}
-
-fn local_segment(context: u32, address: u64, length: usize) -> DAT_LMR_TRIPLET {
-    DAT_LMR_TRIPLET {
-        virtual_address: address,
-        segment_length: length.try_into().expect("buffers are below 4 GiB"),
-        lmr_context: context,
     }
 }
 

@@ -19,7 +19,7 @@ use super::abi::{
 };
 use super::library::Calls;
 use super::memory::Memory;
-use super::{EXTENDED, bytes, events, micros, post_extended, remote_segment};
+use super::{EXTENDED, events, micros, post_extended, remote_segment};
 use crate::ends::end::{Done, End, Fault, Flags, Op, Polled, Queue};
 use crate::ends::probe::Probe;
 
@@ -279,7 +279,8 @@ fn done<const N: usize>(
     Ok(Done {
         // SAFETY: any 64 bits are a valid value of this member, which was posted.
         cookie: unsafe { data.user_cookie.as_64 },
-        length: bytes(data.transfered_length),
+        #[allow(clippy::unnecessary_cast, reason = "uDAPL 2.0 has 32 bits")]
+        length: data.transfered_length as u64,
         endpoint: 0,
         more,
     })

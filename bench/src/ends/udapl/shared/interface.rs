@@ -21,7 +21,7 @@ use super::{Adapter, Libdat, control, has_atomics};
 use crate::ends::dat::Dat;
 use crate::ends::interface::Shape;
 use crate::ends::probe::Probe;
-use crate::ends::udapl::address::{Address, read_address};
+use crate::ends::udapl::address::read_address;
 use crate::failure::Failure;
 
 /// An open adapter with a protection zone.
@@ -177,12 +177,12 @@ impl Dat for C {
         within: Duration,
         private_data: &[u8],
     ) -> Result<(), Failure> {
-        let mut address = Address::new(host);
+        let address = socket2::SockAddr::from(host);
         // SAFETY: an EP; the address and the bytes are local, and only read.
         let code = unsafe {
             (self.adapter.calls.ep_connect)(
                 end.endpoint.ep,
-                address.pointer(),
+                address.as_ptr().cast_mut().cast(),
                 qualifier,
                 micros(within),
                 private_data.len() as DAT_COUNT,

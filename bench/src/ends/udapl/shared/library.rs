@@ -4,7 +4,7 @@
 //! benchmark of one must not call another. Of the crates `libdat` and `libdat2` only the
 //! types are used.
 
-use std::ffi::{OsString, c_void};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::abi::{
@@ -48,13 +48,9 @@ macro_rules! calls {
         impl Calls {
             fn find(library: &Library) -> Result<Self, String> {
                 Ok(Self {
-                    $($name: {
-                        let address = library.symbol($symbol)?;
-                        // SAFETY: the symbol is the loaded library's function of
-                        // this name, which has this type in this version, and
-                        // `symbol` never returns null.
-                        unsafe { core::mem::transmute::<*mut c_void, <$type as Function>::Pointer>(address) }
-                    },)*
+                    // SAFETY: the loaded library's functions of these names have these types
+                    // in this version.
+                    $($name: unsafe { library.function::<<$type as Function>::Pointer>($symbol) }?,)*
                     own: OwnCalls::find(library)?,
                 })
             }
@@ -93,10 +89,10 @@ calls! {
 
 /// The function pointer type in an `Option`.
 pub(crate) trait Function {
-    type Pointer;
+    type Pointer: Copy;
 }
 
-impl<F> Function for Option<F> {
+impl<F: Copy> Function for Option<F> {
     type Pointer = F;
 }
 

@@ -6,8 +6,10 @@ use std::rc::Rc;
 
 use dat_api::safe::RemoteSegment;
 
-use super::abi::{DAT_HANDLE_NULL, DAT_LMR_HANDLE, DAT_LMR_TRIPLET};
-use super::{Adapter, control, lmr_create, local_segment};
+use super::abi::{
+    DAT_HANDLE_NULL, DAT_LMR_HANDLE, DAT_LMR_TRIPLET, DAT_MEM_TYPE_VIRTUAL, DAT_REGION_DESCRIPTION,
+};
+use super::{Adapter, control};
 use crate::failure::Failure;
 
 /// Zeroed memory with the alignment of a page.
@@ -37,35 +39,41 @@ impl Drop for Pages {
     }
 }
 
-/// What `dat_lmr_create` returns.
-pub(super) struct Registered {
-    pub(super) lmr: DAT_LMR_HANDLE,
-    pub(super) context: u32,
-    pub(super) rmr_context: u32,
-}
-
 /// Memory with its LMR.
 pub(crate) struct Memory {
-    registered: Registered,
+    lmr: DAT_LMR_HANDLE,
+    context: u32,
+    rmr_context: u32,
     adapter: Rc<Adapter>,
     // Freed after the LMR (see `Drop`).
     bytes: Pages,
 }
 
 impl Memory {
+    /// Registers memory for every use.
     pub(crate) fn register(adapter: &Rc<Adapter>, length: usize) -> Result<Self, Failure> {
         let mut memory = Self {
-            registered: Registered {
-                lmr: DAT_HANDLE_NULL,
-                context: 0,
-                rmr_context: 0,
-            },
+            lmr: DAT_HANDLE_NULL,
+            context: 0,
+            rmr_context: 0,
             adapter: Rc::clone(adapter),
             bytes: Pages::allocate(length),
         };
-        // SAFETY: the memory has that length and outlives the LMR.
-        let code =
-            unsafe { lmr_create(adapter, memory.bytes.start, length, &mut memory.registered) };
+        let region = DAT_REGION_DESCRIPTION {
+            for_va: memory.bytes.start.as_ptr().cast(),
+        };
+        let (lmr, context) = (&raw mut memory.lmr, &raw mut memory.context);
+        let (rmr_context, mut registered, mut first) = (&raw mut memory.rmr_context, 0, 0);
+        let Adapter { calls, ia, pz } = **adapter;
+        // SAFETY: handles of this adapter; the memory has that length and outlives the LMR; the
+        // other pointers are to variables that are written.
+        let code = unsafe {
+            lmr_create!(
+                (calls.lmr_create),
+                [ia, DAT_MEM_TYPE_VIRTUAL, region, length as u64, pz],
+                [lmr, context, rmr_context, &raw mut registered, &raw mut first]
+            )
+        };
         control("dat_lmr_create", code)?;
         Ok(memory)
     }
@@ -78,7 +86,7 @@ impl Memory {
     /// Returns all of it, for requests of the other side.
     pub(crate) fn exposed_buffer(&self) -> RemoteSegment {
         RemoteSegment {
-            context: self.registered.rmr_context,
+            context: self.rmr_context,
             address: self.bytes.start.addr().get() as u64,
             length: self.bytes.layout.size() as u64,
         }
@@ -91,13 +99,18 @@ impl Memory {
             "the range is within the buffer"
         );
         let address = self.bytes.start.addr().get() + range.start;
-        local_segment(self.registered.context, address as u64, range.len())
+        // SAFETY: all members are integers, for which zero is valid; not all versions have the same.
+        let mut segment: DAT_LMR_TRIPLET = unsafe { core::mem::zeroed() };
+        segment.lmr_context = self.context;
+        segment.virtual_address = address as u64;
+        segment.segment_length = range.len().try_into().expect("buffers are below 4 GiB");
+        segment
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: an LMR, freed once, or null, which the call refuses with an error.
-        unsafe { (self.adapter.calls.lmr_free)(self.registered.lmr) };
+        unsafe { (self.adapter.calls.lmr_free)(self.lmr) };
     }
 }
