@@ -6,7 +6,7 @@ mod lines;
 use crate::plot::{Axis, Line, Panel, Scale};
 use crate::results::ResultFile;
 
-use lines::{Row, curves, pack, percentile_groups, points_over, split};
+use lines::{Curve, Row, curves, pack, percentile_groups, points_over, split};
 
 /// A result file, and its name in plots; the name is empty if there is one file.
 pub(crate) struct Source<'a> {
@@ -20,13 +20,17 @@ pub(crate) struct Section {
     pub(crate) panels: Vec<Panel>,
 }
 
-/// A figure over a key, as lines.
-struct Over {
-    key: &'static str,
-    figure: &'static str,
-    title: &'static str,
-    x: (&'static str, &'static str, Scale),
-    y: (&'static str, &'static str, Scale),
+/// What an axis shows, its unit, and its scale.
+type Quantity = (&'static str, &'static str, Scale);
+
+const LATENCY: Quantity = ("latency", "us", Scale::Log);
+/// Keys of cases, as the x axis.
+const SIZE: (&str, Quantity) = ("size", ("message size", "bytes", Scale::PowersOfTwo));
+const RATE: (&str, Quantity) = ("rate", ("rate", "messages/s", Scale::Log));
+const ENDPOINTS: (&str, Quantity) = ("endpoints", ("endpoints", "number", Scale::Log));
+
+fn axis((quantity, unit, scale): Quantity) -> Axis {
+    Axis::new(quantity, unit, scale)
 }
 
 /// The warning of plots whose device is emulated.
@@ -46,131 +50,84 @@ pub(crate) fn sections(sources: &[Source<'_>]) -> Vec<Section> {
         .into_iter()
         .partition(|row| row.case.key("rate").is_some());
     let sections = [
-        section("Latency", closed_loop(&closed), &closed),
-        section("Latency over load (open loop)", open_loop(&open), &open),
-        section("Bandwidth and message rate", bw(&rows("bw")), &rows("bw")),
-        section("Wait policies", wake(&rows("wake")), &rows("wake")),
-        section("Processor cost", cost(&rows("cost")), &rows("cost")),
-        section("Many endpoints", scale(&rows("scale")), &rows("scale")),
-        section(
-            "perftest and dat-bench",
-            compare(&rows("compare")),
-            &rows("compare"),
-        ),
+        section("Latency", closed_loop, &closed),
+        section("Latency over load (open loop)", open_loop, &open),
+        section("Bandwidth and message rate", bw, &rows("bw")),
+        section("Wait policies", wake, &rows("wake")),
+        section("Processor cost", cost, &rows("cost")),
+        section("Many endpoints", scale, &rows("scale")),
+        section("perftest and dat-bench", compare, &rows("compare")),
     ];
-    sections
-        .into_iter()
-        .filter(|it| !it.panels.is_empty())
-        .collect()
+    let has_plots = |it: &Section| !it.panels.is_empty();
+    sections.into_iter().filter(has_plots).collect()
 }
 
 /// Returns a section; its plots say if the device is emulated.
-fn section(title: &'static str, mut panels: Vec<Panel>, rows: &[Row<'_>]) -> Section {
+fn section(title: &'static str, panels: fn(&[Row<'_>]) -> Vec<Panel>, rows: &[Row<'_>]) -> Section {
     let warning = match rows.iter().filter(|row| row.emulated).count() {
         0 => "",
         count if count == rows.len() => EMULATED,
         _ => PARTLY_EMULATED,
     };
+    let mut panels = panels(rows);
     for panel in &mut panels {
         panel.warning = warning.to_owned();
     }
     Section { title, panels }
 }
 
-const LATENCY: (&str, &str, Scale) = ("latency", "us", Scale::Log);
-const RATE: (&str, &str, Scale) = ("rate", "messages/s", Scale::Log);
-
-fn over_size(figure: &'static str, title: &'static str) -> Over {
-    let x = ("message size", "bytes", Scale::PowersOfTwo);
-    Over {
-        key: "size",
-        figure,
-        title,
-        x,
-        y: LATENCY,
-    }
-}
-
-fn over_rate(figure: &'static str, title: &'static str) -> Over {
-    Over {
-        key: "rate",
-        figure,
-        title,
-        x: RATE,
-        y: LATENCY,
-    }
-}
-
 fn closed_loop(rows: &[Row<'_>]) -> Vec<Panel> {
-    let mut panels = over(rows, &over_size("p50", "Median latency over message size"));
-    panels.extend(over(
-        rows,
-        &over_size("p99", "99 % latency over message size"),
-    ));
-    panels.extend(percentiles("Latency by percentile", rows, &["size"], true));
-    panels
+    let size = |title, figure| over(rows, title, SIZE, figure, LATENCY);
+    [
+        size("Median latency over message size", "p50"),
+        size("99 % latency over message size", "p99"),
+        percentiles("Latency by percentile", rows, &["size"], true),
+    ]
+    .concat()
 }
 
 fn open_loop(rows: &[Row<'_>]) -> Vec<Panel> {
-    let mut panels = over(rows, &over_rate("p50", "Median latency over load"));
-    panels.extend(over(rows, &over_rate("p99", "99 % latency over load")));
-    panels.extend(percentiles(
-        "Latency by percentile",
-        rows,
-        &["size", "rate"],
-        true,
-    ));
-    panels
+    let load = |title, figure| over(rows, title, RATE, figure, LATENCY);
+    [
+        load("Median latency over load", "p50"),
+        load("99 % latency over load", "p99"),
+        percentiles("Latency by percentile", rows, &["size", "rate"], true),
+    ]
+    .concat()
 }
 
 fn bw(rows: &[Row<'_>]) -> Vec<Panel> {
-    let average = Over {
-        y: ("average bandwidth", "MiB/s", Scale::Log),
-        ..over_size("bw_avg", "Bandwidth over message size")
-    };
-    let rate = Over {
-        y: ("message rate", "10^6 messages/s", Scale::Log),
-        ..over_size("msg_rate", "Message rate over message size")
-    };
-    [average, rate]
-        .iter()
-        .flat_map(|what| over(rows, what))
-        .collect()
+    let size = |title, figure, y| over(rows, title, SIZE, figure, y);
+    let average = ("average bandwidth", "MiB/s", Scale::Log);
+    let rate = ("message rate", "10^6 messages/s", Scale::Log);
+    [
+        size("Bandwidth over message size", "bw_avg", average),
+        size("Message rate over message size", "msg_rate", rate),
+    ]
+    .concat()
 }
 
 fn wake(rows: &[Row<'_>]) -> Vec<Panel> {
     let (wakes, responses): (Vec<_>, Vec<_>) =
         rows.iter().copied().partition(|row| !row.case.is_part);
-    let mut panels = over(
-        &wakes,
-        &over_rate("p50", "Median wake-up latency over rate"),
-    );
-    panels.extend(over(
-        &wakes,
-        &over_rate("p99", "99 % wake-up latency over rate"),
-    ));
-    panels.extend(over(
-        &responses,
-        &over_rate("p99", "99 % response time over rate"),
-    ));
-    let share = Over {
-        y: ("CPU time", "% of one CPU", Scale::Linear),
-        ..over_rate("cpu-share", "The waiter's CPU time over rate")
-    };
-    panels.extend(over(&wakes, &share));
-    panels.extend(percentiles(
-        "Wake-up latency by percentile",
-        &wakes,
-        &["rate"],
-        false,
-    ));
-    panels.extend(percentiles(
-        "Response time by percentile",
-        &responses,
-        &["rate"],
-        false,
-    ));
-    panels
+    let rate = |rows: &[Row<'_>], title, figure| over(rows, title, RATE, figure, LATENCY);
+    let share = ("CPU time", "% of one CPU", Scale::Linear);
+    let each = |title, rows: &[Row<'_>]| percentiles(title, rows, &["rate"], false);
+    [
+        rate(&wakes, "Median wake-up latency over rate", "p50"),
+        rate(&wakes, "99 % wake-up latency over rate", "p99"),
+        rate(&responses, "99 % response time over rate", "p99"),
+        over(
+            &wakes,
+            "The waiter's CPU time over rate",
+            RATE,
+            "cpu-share",
+            share,
+        ),
+        each("Wake-up latency by percentile", &wakes),
+        each("Response time by percentile", &responses),
+    ]
+    .concat()
 }
 
 fn cost(rows: &[Row<'_>]) -> Vec<Panel> {
@@ -184,83 +141,76 @@ fn cost(rows: &[Row<'_>]) -> Vec<Panel> {
         let operation = &row.case.key("operation")?.text;
         operations.iter().position(|it| it == operation)
     };
-    let mut panels = Vec::new();
-    for (figure, title, quantity, unit) in [
-        ("time", "Time per operation", "time per operation", "ns"),
-        (
-            "instructions",
-            "Instructions per operation",
-            "instructions per operation",
-            "number",
-        ),
-    ] {
+    let plot = |title, figure, x| {
         let lines = points_over(rows, "operation", |row| {
             Some((row.case.figure(figure)?.value, place(row)? as f64))
         });
-        let x = Axis::new(quantity, unit, Scale::Linear);
         let y = Axis::new("operation", "", Scale::Names(operations.clone()));
-        panels.extend(split(title, &x, &y, lines, false));
-    }
-    panels
+        split(title, &axis(x), &y, lines, false)
+    };
+    let time = ("time per operation", "ns", Scale::Linear);
+    let instructions = ("instructions per operation", "number", Scale::Linear);
+    [
+        plot("Time per operation", "time", time),
+        plot("Instructions per operation", "instructions", instructions),
+    ]
+    .concat()
 }
 
 fn scale(rows: &[Row<'_>]) -> Vec<Panel> {
-    let x = ("endpoints", "number", Scale::Log);
-    let mut panels = Vec::new();
-    for (figure, title, y) in [
-        (
-            "time",
-            "Time per message",
-            ("time per message", "ns", Scale::Linear),
-        ),
-        (
-            "instructions",
-            "Instructions per message",
-            ("instructions per message", "number", Scale::Linear),
-        ),
-        (
-            "cache-lines",
-            "Cache lines per message",
-            (
-                "cache lines of 64 bytes per message",
-                "number",
-                Scale::Linear,
-            ),
-        ),
-    ] {
-        let mut lines = Vec::new();
-        for (interface, before) in [("engine", ""), ("libmlx5", "libmlx5.")] {
-            let mut each = points_over(rows, "endpoints", |row| {
-                let endpoints = row.case.key("endpoints")?.number?;
-                Some((
-                    endpoints,
-                    row.case.figure(&format!("{before}{figure}"))?.value,
-                ))
-            });
-            each.iter_mut()
-                .for_each(|line| line.parts.push(("interface", interface.to_owned())));
-            lines.extend(each);
+    let message = |title, figure: &str, y| {
+        let libmlx5 = format!("libmlx5.{figure}");
+        let lines = [("engine", figure), ("libmlx5", &libmlx5)]
+            .map(|(name, figure)| named(rows, ("interface", name), figure, |value, _| value))
+            .concat();
+        match lines.iter().any(|curve| curve.line.points.len() > 1) {
+            true => split(title, &axis(ENDPOINTS.1), &axis(y), lines, true),
+            false => Vec::new(),
         }
-        if lines.iter().any(|line| line.line.points.len() > 1) {
-            let (x, y) = (Axis::new(x.0, x.1, x.2.clone()), Axis::new(y.0, y.1, y.2));
-            panels.extend(split(title, &x, &y, lines, true));
-        }
+    };
+    let memory = ["libmlx5", "engine", "dat"].map(|name| {
+        let each = |bytes, endpoints| bytes / endpoints;
+        named(rows, ("memory", name), &format!("memory.{name}"), each)
+    });
+    let resident = Axis::new("resident memory per endpoint", "bytes", Scale::Log);
+    let time = ("time per message", "ns", Scale::Linear);
+    let instructions = ("instructions per message", "number", Scale::Linear);
+    let lines = (
+        "cache lines of 64 bytes per message",
+        "number",
+        Scale::Linear,
+    );
+    [
+        message("Time per message", "time", time),
+        message("Instructions per message", "instructions", instructions),
+        message("Cache lines per message", "cache-lines", lines),
+        split(
+            "Memory",
+            &axis(ENDPOINTS.1),
+            &resident,
+            memory.concat(),
+            true,
+        ),
+    ]
+    .concat()
+}
+
+/// Returns the lines of a figure over the number of endpoints, with another part of their name.
+fn named(
+    rows: &[Row<'_>],
+    part: (&'static str, &str),
+    figure: &str,
+    value: impl Fn(f64, f64) -> f64,
+) -> Vec<Curve> {
+    let mut curves = points_over(rows, ENDPOINTS.0, |row| {
+        let endpoints = row.case.key(ENDPOINTS.0)?.number?;
+        let found = row.case.figure(figure)?.value;
+        (found > 0.0).then(|| (endpoints, value(found, endpoints)))
+    });
+    for curve in &mut curves {
+        curve.parts.push((part.0, part.1.to_owned()));
     }
-    let mut lines = Vec::new();
-    for kind in ["libmlx5", "engine", "dat"] {
-        let mut each = points_over(rows, "endpoints", |row| {
-            let endpoints = row.case.key("endpoints")?.number?;
-            let bytes = row.case.figure(&format!("memory.{kind}"))?.value;
-            (bytes > 0.0).then_some((endpoints, bytes / endpoints))
-        });
-        each.iter_mut()
-            .for_each(|line| line.parts.push(("memory", kind.to_owned())));
-        lines.extend(each);
-    }
-    let x = Axis::new(x.0, x.1, x.2);
-    let y = Axis::new("resident memory per endpoint", "bytes", Scale::Log);
-    panels.extend(split("Memory", &x, &y, lines, true));
-    panels
+    curves
 }
 
 fn compare(rows: &[Row<'_>]) -> Vec<Panel> {
@@ -278,32 +228,30 @@ fn compare(rows: &[Row<'_>]) -> Vec<Panel> {
 }
 
 /// Returns the plots of a figure over a key; none if the key has one value only.
-fn over(rows: &[Row<'_>], what: &Over) -> Vec<Panel> {
-    let lines = points_over(rows, what.key, |row| {
-        Some((
-            row.case.key(what.key)?.number?,
-            row.case.figure(what.figure)?.value,
-        ))
+fn over(
+    rows: &[Row<'_>],
+    title: &str,
+    (key, x): (&str, Quantity),
+    figure: &str,
+    y: Quantity,
+) -> Vec<Panel> {
+    let lines = points_over(rows, key, |row| {
+        Some((row.case.key(key)?.number?, row.case.figure(figure)?.value))
     });
-    let xs = || {
-        lines
-            .iter()
-            .flat_map(|line| &line.line.points)
-            .map(|point| point.0)
-    };
-    if !xs().zip(xs().skip(1)).any(|(one, other)| one != other) {
-        return Vec::new();
+    let points = lines.iter().flat_map(|line| &line.line.points);
+    let mut xs: Vec<f64> = points.map(|point| point.0).collect();
+    xs.dedup();
+    match xs.len() > 1 {
+        true => split(title, &axis(x), &axis(y), lines, true),
+        false => Vec::new(),
     }
-    let axis =
-        |(quantity, unit, scale): &(&str, &str, Scale)| Axis::new(quantity, unit, scale.clone());
-    split(what.title, &axis(&what.x), &axis(&what.y), lines, true)
 }
 
 /// Returns the percentile plots. The results that have these keys in common are in one
 /// plot; `packed`: several such groups may share a plot.
 fn percentiles(title: &str, rows: &[Row<'_>], keys: &[&str], packed: bool) -> Vec<Panel> {
     let x = Axis::new("percentile", "%", Scale::Percentile);
-    let y = Axis::new(LATENCY.0, LATENCY.1, LATENCY.2);
+    let y = axis(LATENCY);
     let groups = percentile_groups(rows, keys);
     let plots = if packed { pack(groups) } else { groups };
     plots

@@ -13,6 +13,7 @@ pub(super) struct Row<'a> {
 }
 
 /// A line, and what distinguishes it from others: names and values.
+#[derive(Clone)]
 pub(super) struct Curve {
     pub(super) parts: Vec<(&'static str, String)>,
     pub(super) line: Line,
