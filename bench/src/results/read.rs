@@ -5,6 +5,8 @@ use serde_json::Value;
 use super::{Case, Unit};
 use crate::stats::rounds::median;
 
+const MEBIBYTE: f64 = (1 << 20) as f64;
+
 fn numbers(value: &Value) -> Vec<f64> {
     let list = value.as_array().map(Vec::as_slice).unwrap_or_default();
     list.iter().filter_map(Value::as_f64).collect()
@@ -28,8 +30,34 @@ fn buckets(entry: &Value) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Adds the percentiles that a case has enough samples for.
-fn percentiles(case: &mut Case, entry: &Value) {
+/// Returns a case without figures. `keys` have the values that distinguish it from others: their
+/// names, their keys, and the units behind numbers.
+fn case(entry: &Value, keys: &[(&'static str, &str, &str)]) -> Case {
+    let mut case = Case {
+        unreliable: reasons(entry),
+        ..Case::default()
+    };
+    for &(name, key, unit) in keys {
+        case.tell_apart(name, &entry[key], unit);
+    }
+    let words: Vec<&str> = case.keys.iter().map(|key| key.text.as_str()).collect();
+    case.name = words.join(", ");
+    case
+}
+
+/// Adds figures in this unit: their names, and where they are (JSON pointers).
+fn add(case: &mut Case, entry: &Value, unit: Unit, figures: &[(&str, &str)]) {
+    for &(name, pointer) in figures {
+        let value = entry.pointer(pointer).unwrap_or(&Value::Null);
+        case.add(name, value, unit);
+    }
+}
+
+/// Adds a distribution: its histogram, the medians of its rounds, and the percentiles for which it
+/// has enough samples.
+fn add_distribution(case: &mut Case, entry: &Value) {
+    case.rounds = numbers(&entry["round_medians"]);
+    case.histogram = buckets(entry);
     let list = entry["percentiles"].as_array().map(Vec::as_slice);
     for percentile in list.unwrap_or_default() {
         if let Some(share) = percentile["share"].as_f64() {
@@ -40,176 +68,119 @@ fn percentiles(case: &mut Case, entry: &Value) {
     }
 }
 
+/// Returns other times of the case before it.
+fn part(case: Case, time: &str) -> Case {
+    Case {
+        name: format!("{}, {time}", case.name),
+        is_part: true,
+        ..case
+    }
+}
+
 /// The times of an open loop have two cases: response and service.
 pub(super) fn lat(entry: &Value) -> Vec<Case> {
-    let mut name = format!("{} bytes", entry["bytes"]);
-    if let Some(api) = entry["api"].as_str() {
-        name += &format!(", {api}");
-    }
-    if let Some(rate) = entry["rate_per_second"].as_f64() {
-        name += &format!(", {rate}/s");
-    }
-    let times = |name: String, entry: &Value| {
-        let mut case = Case {
-            name,
-            samples: entry["iterations"].as_u64(),
-            rounds: numbers(&entry["round_medians"]),
-            histogram: buckets(entry),
-            ..Case::default()
-        };
-        for (name, key) in [
-            ("min", "t_min"),
-            ("p50", "t_typical"),
-            ("avg", "t_avg"),
-            ("stdev", "t_stdev"),
-        ] {
-            case.add(name, &entry[key], Unit::Microseconds);
-        }
-        percentiles(&mut case, entry);
+    let keys = [
+        ("size", "bytes", " bytes"),
+        ("api", "api", ""),
+        ("rate", "rate_per_second", "/s"),
+    ];
+    let times = |mut case: Case, entry: &Value, time: &Value| {
+        case.tell_apart("time", time, "");
+        case.samples = entry["iterations"].as_u64();
+        let first = [
+            ("min", "/t_min"),
+            ("p50", "/t_typical"),
+            ("avg", "/t_avg"),
+            ("stdev", "/t_stdev"),
+        ];
+        add(&mut case, entry, Unit::Microseconds, &first);
+        add_distribution(&mut case, entry);
         for name in ["p99", "p99.9", "p99.99", "max"] {
             case.add(name, &entry[name], Unit::Microseconds);
         }
         case
     };
-    let service = entry["service"].is_object();
-    let mut all = vec![times(name.clone(), entry)];
-    all[0].unreliable = reasons(entry);
-    let tell_apart = |case: &mut Case, time: &Value| {
-        case.tell_apart("size", &entry["bytes"], " bytes");
-        case.tell_apart("api", &entry["api"], "");
-        case.tell_apart("rate", &entry["rate_per_second"], "/s");
-        case.tell_apart("time", time, "");
-    };
-    let response = match service {
-        true => "response time".into(),
-        false => Value::Null,
-    };
-    tell_apart(&mut all[0], &response);
-    if service {
-        let mut service = times(format!("{name}, service time"), &entry["service"]);
-        tell_apart(&mut service, &"service time".into());
-        all.push(Case {
-            is_part: true,
-            unreliable: reasons(entry),
-            ..service
-        });
+    let (service, case) = (&entry["service"], case(entry, &keys));
+    if !service.is_object() {
+        return vec![times(case, entry, &Value::Null)];
     }
-    all
+    let response = times(case.clone(), entry, &"response time".into());
+    let service = times(part(case, "service time"), service, &"service time".into());
+    vec![response, service]
 }
 
 /// `bw` and `rate`.
 pub(super) fn bw(entry: &Value) -> Vec<Case> {
-    const MEBIBYTE: f64 = (1 << 20) as f64;
-    let api = entry["api"].as_str().unwrap_or("?");
-    let in_mebibytes = |value: &Value| value.as_f64().map(|it| it / MEBIBYTE);
-    let mut case = Case {
-        name: format!("{} bytes, {api}", entry["bytes"]),
-        samples: entry["iterations"].as_u64(),
-        rounds: numbers(&entry["round_bytes_per_second"])
-            .iter()
-            .map(|bytes| bytes / MEBIBYTE)
-            .collect(),
-        rounds_unit: Unit::Mebibytes,
-        unreliable: reasons(entry),
-        ..Case::default()
-    };
-    for (name, key) in [
-        ("bw_peak", "bw_peak_bytes_per_second"),
-        ("bw_avg", "bw_average_bytes_per_second"),
+    let mut case = case(entry, &[("size", "bytes", " bytes"), ("api", "api", "")]);
+    case.samples = entry["iterations"].as_u64();
+    let rounds = numbers(&entry["round_bytes_per_second"]);
+    case.rounds = rounds.iter().map(|bytes| bytes / MEBIBYTE).collect();
+    case.rounds_unit = Unit::Mebibytes;
+    for (name, key, unit, divisor) in [
+        (
+            "bw_peak",
+            "bw_peak_bytes_per_second",
+            Unit::Mebibytes,
+            MEBIBYTE,
+        ),
+        (
+            "bw_avg",
+            "bw_average_bytes_per_second",
+            Unit::Mebibytes,
+            MEBIBYTE,
+        ),
+        ("msg_rate", "messages_per_second", Unit::Megamessages, 1e6),
     ] {
-        case.add(name, &in_mebibytes(&entry[key]).into(), Unit::Mebibytes);
+        let value = entry[key].as_f64().map(|it| it / divisor);
+        case.add(name, &value.into(), unit);
     }
-    let rate = entry["messages_per_second"].as_f64().map(|it| it / 1e6);
-    case.add("msg_rate", &rate.into(), Unit::Megamessages);
-    case.tell_apart("size", &entry["bytes"], " bytes");
-    case.tell_apart("api", &entry["api"], "");
     vec![case]
 }
 
+/// Latencies and, of messages on schedule, response times.
 pub(super) fn wake(entry: &Value) -> Vec<Case> {
-    let rate = entry["rate"]
-        .as_f64()
-        .map_or("max".to_owned(), |rate| format!("{rate}/s"));
-    let mut case = Case {
-        name: format!("{}, {rate}", entry["policy"].as_str().unwrap_or("?")),
-        samples: entry["messages"].as_u64(),
-        rounds: numbers(&entry["round_medians"]),
-        histogram: buckets(entry),
-        unreliable: reasons(entry),
-        ..Case::default()
-    };
-    let tell_apart = |case: &mut Case, time: &str| {
-        case.tell_apart("wait", &entry["policy"], "");
-        match entry["rate"].is_null() {
-            true => case.tell_apart("rate", &"one message at a time".into(), ""),
-            false => case.tell_apart("rate", &entry["rate"], "/s"),
-        }
+    let mut case = case(entry, &[("wait", "policy", ""), ("rate", "rate", "/s")]);
+    if entry["rate"].is_null() {
+        case.name += ", max";
+        case.tell_apart("rate", &"one message at a time".into(), "");
+    }
+    case.samples = entry["messages"].as_u64();
+    let times = |mut case: Case, time: &str, times: &Value, distribution: &Value| {
         case.tell_apart("time", &time.into(), "");
+        let first = [("min", "/min"), ("p50", "/median"), ("avg", "/mean")];
+        add(&mut case, times, Unit::Microseconds, &first);
+        add_distribution(&mut case, distribution);
+        for name in ["p90", "p99", "p99.9", "max"] {
+            case.add(name, &times[name], Unit::Microseconds);
+        }
+        case
     };
-    tell_apart(&mut case, "wake-up latency");
-    let times = &entry["latency_microseconds"];
-    for (name, key) in [("min", "min"), ("p50", "median"), ("avg", "mean")] {
-        case.add(name, &times[key], Unit::Microseconds);
-    }
-    percentiles(&mut case, entry);
-    for name in ["p90", "p99", "p99.9", "max"] {
-        case.add(name, &times[name], Unit::Microseconds);
-    }
-    case.add(
-        "cpu",
-        &entry["cpu_microseconds_per_message"],
-        Unit::Microseconds,
-    );
+    let latency = &entry["latency_microseconds"];
+    let mut all = vec![times(case.clone(), "wake-up latency", latency, entry)];
+    let cpu = [("cpu", "/cpu_microseconds_per_message")];
+    add(&mut all[0], entry, Unit::Microseconds, &cpu);
     let share = entry["cpu_share"].as_f64().map(|share| share * 100.0);
-    case.add("cpu-share", &share.into(), Unit::Percent);
-    let mut all = vec![case];
+    all[0].add("cpu-share", &share.into(), Unit::Percent);
     let response = &entry["response_microseconds"];
     if response.is_object() {
-        let mut case = Case {
-            name: format!("{}, response time", all[0].name),
-            is_part: true,
-            unreliable: reasons(entry),
-            samples: all[0].samples,
-            rounds: numbers(&entry["response"]["round_medians"]),
-            histogram: buckets(&entry["response"]),
-            ..Case::default()
-        };
-        tell_apart(&mut case, "response time");
-        for (name, key) in [("min", "min"), ("p50", "median"), ("avg", "mean")] {
-            case.add(name, &response[key], Unit::Microseconds);
-        }
-        percentiles(&mut case, &entry["response"]);
-        case.add("max", &response["max"], Unit::Microseconds);
-        all.push(case);
+        let (time, distribution) = ("response time", &entry["response"]);
+        all.push(times(part(case, time), time, response, distribution));
     }
     all
 }
 
 pub(super) fn cost(entry: &Value) -> Vec<Case> {
-    let word = |key: &str| entry[key].as_str().unwrap_or("?").to_owned();
-    let mut case = Case {
-        name: format!("{}, {}", word("operation"), word("variant")),
-        unreliable: reasons(entry),
-        ..Case::default()
-    };
-    case.tell_apart("operation", &entry["operation"], "");
-    case.tell_apart("variant", &entry["variant"], "");
-    case.add("time", &entry["nanoseconds"]["median"], Unit::Nanoseconds);
+    let keys = [("operation", "operation", ""), ("variant", "variant", "")];
+    let mut case = case(entry, &keys);
+    let time = [("time", "/nanoseconds/median")];
+    add(&mut case, entry, Unit::Nanoseconds, &time);
     case.add("instructions", &entry["instructions"], Unit::None);
     // A variant that has no such call has no figures.
-    (!case.figures.is_empty())
-        .then_some(case)
-        .into_iter()
-        .collect()
+    Vec::from_iter((!case.figures.is_empty()).then_some(case))
 }
 
 pub(super) fn scale(entry: &Value) -> Vec<Case> {
-    let mut case = Case {
-        name: format!("{} endpoints", entry["endpoints"]),
-        unreliable: reasons(entry),
-        ..Case::default()
-    };
-    case.tell_apart("endpoints", &entry["endpoints"], " endpoints");
+    let mut case = case(entry, &[("endpoints", "endpoints", " endpoints")]);
     for (before, cost) in [("", entry), ("libmlx5.", &entry["libmlx5"])] {
         let time = &cost["nanoseconds"]["median"];
         case.add(&format!("{before}time"), time, Unit::Nanoseconds);
@@ -221,11 +192,8 @@ pub(super) fn scale(entry: &Value) -> Vec<Case> {
         }
     }
     for kind in ["libmlx5", "engine", "dat"] {
-        case.add(
-            &format!("memory.{kind}"),
-            &entry["memory"][kind],
-            Unit::None,
-        );
+        let bytes = &entry["memory"][kind];
+        case.add(&format!("memory.{kind}"), bytes, Unit::None);
     }
     vec![case]
 }
