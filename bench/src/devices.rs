@@ -15,7 +15,7 @@ use dat_engine::{
 use crate::devices::options::DevicesArgs;
 use crate::failure::Failure;
 use crate::launcher::{self, EMULATED};
-use crate::output;
+use crate::output::{self, counted};
 use crate::report::fit::fit;
 use crate::select;
 
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &DevicesArgs) -> Result<(), Failure> {
         }
     };
     devices.sort_by(|a, b| a.name.cmp(&b.name));
-    let devices: Vec<Entry> = devices.into_iter().map(Entry::new).collect();
+    let devices: Vec<ListedDevice> = devices.into_iter().map(ListedDevice::new).collect();
     match &args.json {
         Some(file) => {
             let text = json::document(&devices, fabric.as_deref());
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &DevicesArgs) -> Result<(), Failure> {
 }
 
 /// A device and its inline size, which only a queue pair can tell.
-struct Entry {
+struct ListedDevice {
     info: DeviceInfo,
     /// The largest inline send of one segment, or why no queue pair could be
     /// created; [`MAX_INLINE_TRIED`] means that or more. None if the device is unusable.
@@ -69,7 +69,7 @@ struct Entry {
 /// The largest inline size that is tried, bytes.
 const MAX_INLINE_TRIED: u32 = 1024;
 
-impl Entry {
+impl ListedDevice {
     fn new(info: DeviceInfo) -> Self {
         let usable = !matches!(info.path, dat_engine::DataPath::Unusable { .. });
         let inline =
@@ -118,7 +118,7 @@ fn no_device() -> Failure {
 }
 
 /// Returns the text, with one paragraph per device.
-fn list(devices: &[Entry], fabric: Option<&str>) -> String {
+fn list(devices: &[ListedDevice], fabric: Option<&str>) -> String {
     let mut out = String::new();
     for entry in devices {
         let device = &entry.info;
@@ -174,7 +174,7 @@ fn path(device: &DeviceInfo) -> String {
     }
 }
 
-fn limits_of(limits: &Limits, entry: &Entry) -> String {
+fn limits_of(limits: &Limits, entry: &ListedDevice) -> String {
     let inline = match &entry.inline {
         Some(Ok(bytes)) if *bytes >= MAX_INLINE_TRIED => format!("{bytes} bytes or more"),
         Some(Ok(bytes)) => format!("up to {bytes} bytes"),
@@ -201,7 +201,7 @@ fn limits_of(limits: &Limits, entry: &Entry) -> String {
         counted(limits.segments, "segment"),
         limits.read_segments,
         counted(limits.cq_depth, "completion"),
-        counted(limits.reads_served.into(), "RDMA read"),
+        counted(limits.reads_served, "RDMA read"),
         limits.reads_issued,
         if limits.atomics {
             "atomics"
@@ -209,14 +209,6 @@ fn limits_of(limits: &Limits, entry: &Entry) -> String {
             "no atomics"
         },
     )
-}
-
-/// Returns a count with its noun in the right number.
-fn counted(count: u32, thing: &str) -> String {
-    match count {
-        1 => format!("1 {thing}"),
-        _ => format!("{count} {thing}s"),
-    }
 }
 
 /// Returns what DAT offers on the device.
@@ -306,8 +298,8 @@ mod tests {
         }
     }
 
-    fn device(transport: Transport, inline: Option<u32>) -> Entry {
-        Entry {
+    fn device(transport: Transport, inline: Option<u32>) -> ListedDevice {
+        ListedDevice {
             info: DeviceInfo {
                 name: "siw0".into(),
                 guid: dat_engine::Guid(1),

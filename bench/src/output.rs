@@ -44,6 +44,14 @@ pub(crate) fn line(text: impl Display) -> Result<(), Failure> {
     print(format_args!("{text}\n"))
 }
 
+/// Returns a count with its noun in the right number.
+pub(crate) fn counted(count: impl Into<u64>, thing: &str) -> String {
+    match count.into() {
+        1 => format!("1 {thing}"),
+        count => format!("{count} {thing}s"),
+    }
+}
+
 /// Prints an error to standard error. If that fails, only the exit status
 /// reports the error.
 pub(crate) fn print_error(text: impl Display) {

@@ -9,6 +9,7 @@ use super::options::Throughput;
 use super::outcome::{Outcome, average};
 use super::plan::Plan;
 use crate::options::Operation;
+use crate::output::counted;
 use crate::report::RunConditions;
 use crate::report::document::{document, object};
 
@@ -70,9 +71,8 @@ impl fmt::Display for Conditions {
         write!(f, "{}{}", run.device_line(), run.api_lines(""))?;
         writeln!(
             f,
-            " queues   : {} endpoint{} per side, {}; lists of {}, one completion for {}, {}",
-            self.endpoints,
-            if self.endpoints == 1 { "" } else { "s" },
+            " queues   : {} per side, {}; lists of {}, one completion for {}, {}",
+            counted(self.endpoints, "endpoint"),
             run.depths(),
             self.list,
             self.moderation,

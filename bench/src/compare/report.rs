@@ -8,6 +8,7 @@ use super::ours::Ours;
 use super::{perftest, ucx};
 use crate::host::Host;
 use crate::options::Operation;
+use crate::report::columns::{figure, table};
 use crate::report::document::{document, object};
 use crate::report::fit::fit;
 use crate::report::{DeviceFacts, head};
@@ -89,25 +90,21 @@ pub(super) fn text(conditions: &Conditions, pairs: &[Pair]) -> String {
     );
     let mut out = head(&conditions.device, &conditions.host, &rest);
     // Writing to a String cannot fail.
-    let _ = writeln!(
-        out,
-        "\n t_typical[usec]    median     least      most   (over the pairs)"
-    );
     let other = pairs.first().map_or("", |pair| pair.theirs.name());
     // The program without its arguments.
     let program = conditions.program.split(' ').next().unwrap_or_default();
-    for (name, values) in [
-        (program, each(pairs, |it| it.theirs.typical())),
-        ("dat-bench lat", each(pairs, |it| it.ours.typical)),
-    ] {
-        if let Some(summary) = Summary::of(&values) {
-            let _ = writeln!(
-                out,
-                " {name:<15} {:>9.3} {:>9.3} {:>9.3}",
-                summary.median, summary.min, summary.max
-            );
-        }
-    }
+    let row = |name: &str, values: Vec<f64>| {
+        let summary = Summary::of(&values);
+        let figures = summary.map_or([0.0; 3], |it| [it.median, it.min, it.max]);
+        let cells = figures.map(|it| figure(Some(it), 3));
+        [name.to_owned()].into_iter().chain(cells).collect()
+    };
+    let rows = [
+        row(program, each(pairs, |it| it.theirs.typical())),
+        row("dat-bench lat", each(pairs, |it| it.ours.typical)),
+    ];
+    let names = "t_typical[usec]|median|least|most";
+    let _ = writeln!(out, "\n{} (over the pairs)", table(1, names, &rows));
     let ratios = ratios(pairs);
     let verdict = match median_interval(&ratios) {
         None => "six pairs or more have a confidence interval".to_owned(),
@@ -178,7 +175,7 @@ pub(super) fn text(conditions: &Conditions, pairs: &[Pair]) -> String {
 /// The other program's times, microseconds; those of perftest also of all samples.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
-enum TheirEntry<P, U> {
+enum TheirTimes<P, U> {
     Perftest(P),
     UcxPerftest(U),
 }
@@ -188,7 +185,7 @@ pub(super) fn json(conditions: &Conditions, pairs: &[Pair]) -> String {
     let ratios = ratios(pairs);
     let interval = median_interval(&ratios);
     let theirs = |theirs: &Theirs| match theirs {
-        Theirs::Perftest(run) => TheirEntry::Perftest(object! {
+        Theirs::Perftest(run) => TheirTimes::Perftest(object! {
             t_typical: run.typical,
             t_max: run.max,
             t_stdev: run.stdev,
@@ -196,7 +193,7 @@ pub(super) fn json(conditions: &Conditions, pairs: &[Pair]) -> String {
             true_max: run.largest(),
             true_stdev: run.true_stdev(),
         }),
-        Theirs::Ucx(run) => TheirEntry::UcxPerftest(object! {
+        Theirs::Ucx(run) => TheirTimes::UcxPerftest(object! {
             t_typical: run.typical,
             t_avg: run.average,
         }),

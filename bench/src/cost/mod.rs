@@ -131,7 +131,7 @@ fn count(
 ) -> Result<Vec<(Operation, f64)>, Failure> {
     let counts = Counts::prepare(variant.name())?;
     let worker = worker(variant, device, args);
-    let mut command = command(&worker, counts.command(&own_executable()?));
+    let mut command = command(&worker, counts.command(&[], &own_executable()?));
     command.arg("--counted");
     let report: Report = worker.run(command)?;
     counts::read(&counts, &report.records)

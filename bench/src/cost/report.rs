@@ -8,8 +8,9 @@ use super::operation::Operation;
 use super::variant::Variant;
 use crate::host::Host;
 use crate::noise::{Noise, Waiting};
+use crate::report::columns::table;
 use crate::report::document::{document, object};
-use crate::report::fit::{WIDTH, fit};
+use crate::report::fit::fit;
 use crate::report::reliability;
 use crate::report::{DeviceFacts, Reliability, head, pinned};
 use crate::stats::rounds::Summary;
@@ -102,7 +103,7 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
         conditions.rounds * conditions.turns,
         conditions.operations_per_section
     );
-    table(&mut out, outcomes, |measured| {
+    out += &operations(outcomes, |measured| {
         let figure = Summary::of(&measured.samples)?;
         Some(format!("{:.1} ±{:.1}", figure.median, figure.spread()))
     });
@@ -111,7 +112,7 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
             out,
             "\n instructions per operation (callgrind), including the calling loop"
         );
-        table(&mut out, outcomes, |measured| {
+        out += &operations(outcomes, |measured| {
             measured.instructions.map(|count| format!("{count:.1}"))
         });
     }
@@ -127,26 +128,20 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     fit(&out) + "\n" + &reliability::text(&judged(outcomes))
 }
 
-/// Appends tables with a row per operation and a column per variant, as many as needed.
-fn table(out: &mut String, outcomes: &[Outcome], cell: impl Fn(&Measured) -> Option<String>) {
-    const TITLE: usize = 38;
-    const CELL: usize = 13;
-    for outcomes in outcomes.chunks((WIDTH - TITLE - 1) / CELL) {
-        let _ = write!(out, "\n {:TITLE$}", "operation");
-        for outcome in outcomes {
-            let _ = write!(out, "{:>CELL$}", outcome.variant.name());
-        }
-        out.push('\n');
-        for operation in Operation::ALL {
-            let _ = write!(out, " {:TITLE$}", operation.title());
-            for outcome in outcomes {
-                let measured = &outcome.operations[operation as usize];
-                let text = cell(measured).unwrap_or_else(|| "-".to_owned());
-                let _ = write!(out, "{text:>CELL$}");
-            }
-            out.push('\n');
-        }
-    }
+/// Returns a table with a row per operation and a column per variant.
+fn operations(outcomes: &[Outcome], cell: impl Fn(&Measured) -> Option<String>) -> String {
+    let variants = outcomes.iter().map(|it| it.variant.name());
+    let names: Vec<&str> = ["operation"].into_iter().chain(variants).collect();
+    let names = names.join("|");
+    let rows = Operation::ALL.map(|operation| {
+        let measured = outcomes.iter().map(|it| &it.operations[operation as usize]);
+        let cells = measured.map(|it| cell(it).unwrap_or_else(|| "-".to_owned()));
+        [operation.title().to_owned()]
+            .into_iter()
+            .chain(cells)
+            .collect()
+    });
+    format!("\n{}", table(1, &names, &rows))
 }
 
 /// Returns the JSON document.

@@ -4,10 +4,10 @@ use dat_engine::control::GidChoice;
 use dat_engine::{DataPath, DeviceInfo, PortInfo, Transport};
 use serde::Serialize;
 
-use super::{Entry, MAX_INLINE_TRIED, WHY_DIRECT, interface_of, rate_of};
+use super::{ListedDevice, MAX_INLINE_TRIED, WHY_DIRECT, interface_of, rate_of};
 use crate::report::document::{object, pretty};
 
-pub(super) fn document(devices: &[Entry], fabric: Option<&str>) -> String {
+pub(super) fn document(devices: &[ListedDevice], fabric: Option<&str>) -> String {
     let devices = devices.iter().map(|device| entry(device, fabric));
     pretty(&object! {
         schema: "dat-bench/devices/1",
@@ -15,7 +15,7 @@ pub(super) fn document(devices: &[Entry], fabric: Option<&str>) -> String {
     })
 }
 
-fn entry<'a>(entry: &'a Entry, fabric: Option<&'a str>) -> impl Serialize + use<'a> {
+fn entry<'a>(entry: &'a ListedDevice, fabric: Option<&'a str>) -> impl Serialize + use<'a> {
     let device = &entry.info;
     let (path, reason) = match &device.path {
         DataPath::Direct => ("direct", WHY_DIRECT),

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use super::{Input, date};
 use crate::charts::Section;
+use crate::output::counted;
 use crate::plot::{draw, escape};
 use crate::results::{Case, Figure, Unit};
 
@@ -40,16 +41,9 @@ pub(super) fn page(inputs: &[Input], sections: &[Section]) -> String {
         out,
         "<footer>Made by dat-bench {} from {}. How to read the figures: docs/measuring.md of dat-bench.</footer>\n</main>\n</body>\n</html>\n",
         env!("CARGO_PKG_VERSION"),
-        counted(inputs.len(), "result file"),
+        counted(inputs.len() as u64, "result file"),
     );
     out
-}
-
-fn counted(count: usize, thing: &str) -> String {
-    match count {
-        1 => format!("1 {thing}"),
-        _ => format!("{count} {thing}s"),
-    }
 }
 
 /// Returns a title as the name of a file or an element.
@@ -92,7 +86,7 @@ fn banners(out: &mut String, inputs: &[Input]) {
             out,
             "<p class=\"banner\" role=\"note\">UNRELIABLE: {bad} of {}. Their marks in the plots are hollow; \
              the reasons are in the tables.</p>",
-            counted(all, "result")
+            counted(all as u64, "result")
         );
     }
 }

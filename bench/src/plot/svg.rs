@@ -24,7 +24,9 @@ const PLOT_HEIGHT: f64 = 210.0;
 /// Height of a row on an axis of names.
 const ROW: f64 = 17.0;
 const MARGIN: f64 = 6.0;
-const MIDDLE: &str = " text-anchor=\"middle\"";
+/// Class and attributes of text.
+const PLAIN: (&str, &str) = ("text", "");
+const MIDDLE: (&str, &str) = ("text", " text-anchor=\"middle\"");
 
 /// A drawn panel: elements, and its size.
 pub(crate) struct Drawn {
@@ -69,11 +71,11 @@ pub(crate) fn draw(panel: &Panel) -> Drawn {
     ] {
         for line in wrap(text, size, WIDTH - 2.0 * MARGIN) {
             y += size * 1.2;
-            words(&mut out, MARGIN, y, size, class, weight, &line);
+            words(&mut out, (MARGIN, y), size, (class, weight), &line);
         }
     }
     y += LINE_HEIGHT + 2.0;
-    words(&mut out, MARGIN, y, LABEL, "text", "", &panel.y.label);
+    words(&mut out, (MARGIN, y), LABEL, PLAIN, &panel.y.label);
     let points = || panel.lines.iter().flat_map(Line::all);
     let vertical = Range::new(&panel.y.scale, points().map(|point| point.1), None);
     let labels = vertical.ticks.iter().map(|tick| width(&tick.label, LABEL));
@@ -96,16 +98,14 @@ pub(crate) fn draw(panel: &Panel) -> Drawn {
     let text = shorten(&panel.x.label, LABEL, WIDTH - 2.0 * MARGIN);
     let half = width(&text, LABEL) / 2.0;
     let centre = centre.clamp(half + MARGIN, (WIDTH - MARGIN - half).max(half + MARGIN));
-    words(&mut out, centre, y, LABEL, "text", MIDDLE, &text);
+    words(&mut out, (centre, y), LABEL, MIDDLE, &text);
     if panel.lines.iter().all(|line| line.all().next().is_none()) {
         let middle = plot.top + plot.height / 2.0;
         words(
             &mut out,
-            plot.left + 8.0,
-            middle,
+            (plot.left + 8.0, middle),
             LABEL,
-            "text",
-            "",
+            PLAIN,
             "no results",
         );
     }
@@ -114,8 +114,7 @@ pub(crate) fn draw(panel: &Panel) -> Drawn {
         let marked = panel.x.scale != Scale::Percentile;
         series(
             &mut out,
-            &plot,
-            (&horizontal, &vertical),
+            (&plot, &horizontal, &vertical),
             index,
             line,
             marked,
@@ -130,7 +129,7 @@ pub(crate) fn draw(panel: &Panel) -> Drawn {
     }
 }
 
-fn words(out: &mut String, x: f64, y: f64, size: f64, class: &str, more: &str, text: &str) {
+fn words(out: &mut String, (x, y): (f64, f64), size: f64, (class, more): (&str, &str), text: &str) {
     let fill = if class == "warn" {
         "#a40000"
     } else {
@@ -162,15 +161,7 @@ fn axes(out: &mut String, plot: &Plot, horizontal: &Range<'_>, vertical: &Range<
         if !tick.label.is_empty() {
             let half = width(&tick.label, LABEL) / 2.0;
             let x = x.min(WIDTH - half - 1.0);
-            words(
-                out,
-                x,
-                bottom + LINE_HEIGHT,
-                LABEL,
-                "text",
-                MIDDLE,
-                &tick.label,
-            );
+            words(out, (x, bottom + LINE_HEIGHT), LABEL, MIDDLE, &tick.label);
         }
     }
     for tick in &vertical.ticks {
@@ -181,16 +172,8 @@ fn axes(out: &mut String, plot: &Plot, horizontal: &Range<'_>, vertical: &Range<
             left - 4.0
         );
         let label = shorten(&tick.label, LABEL, left - MARGIN - 4.0);
-        let end = " text-anchor=\"end\"";
-        words(
-            out,
-            left - 6.0,
-            y + LABEL * 0.35,
-            LABEL,
-            "text",
-            end,
-            &label,
-        );
+        let end = ("text", " text-anchor=\"end\"");
+        words(out, (left - 6.0, y + LABEL * 0.35), LABEL, end, &label);
     }
     let _ = writeln!(
         out,
@@ -200,8 +183,7 @@ fn axes(out: &mut String, plot: &Plot, horizontal: &Range<'_>, vertical: &Range<
 
 fn series(
     out: &mut String,
-    plot: &Plot,
-    (horizontal, vertical): (&Range<'_>, &Range<'_>),
+    (plot, horizontal, vertical): (&Plot, &Range<'_>, &Range<'_>),
     index: usize,
     line: &Line,
     marked: bool,
@@ -307,7 +289,7 @@ fn legend(out: &mut String, top: f64, lines: &[Line], all_bad: bool) -> f64 {
         mark(out, index, x + 11.0, middle, line.unreliable);
         out.push_str("</g>\n");
         let class = if is_bad { "warn" } else { "text" };
-        words(out, x + SWATCH, y, SMALL, class, "", &name);
+        words(out, (x + SWATCH, y), SMALL, (class, ""), &name);
         x += wide + GAP;
     }
     y
@@ -322,7 +304,7 @@ pub(crate) fn page(title: &str, panels: &[Panel]) -> String {
     let mut y = GAP * 0.5;
     for line in wrap(title, TITLE, wide - 2.0 * GAP) {
         y += TITLE * 1.3;
-        words(&mut body, GAP, y, TITLE, "text", "", &line);
+        words(&mut body, (GAP, y), TITLE, PLAIN, &line);
     }
     y += GAP * 0.5;
     for row in panels.chunks(columns) {

@@ -3,14 +3,14 @@
 use std::fmt;
 use std::time::Duration;
 
-use dat_engine::{DataPath, DeviceInfo, PortInfo};
+use dat_engine::{DataPath, Device, DeviceInfo, PortInfo};
 use serde::Serialize;
 
 use super::{Arrival, RunConditions};
 use crate::failure::Failure;
 use crate::host::Host;
 use crate::options::{Operation, Wait};
-use crate::select::{self, Selected};
+use crate::select::Selected;
 use crate::stats::Reported;
 
 /// When a measurement ends.
@@ -58,28 +58,9 @@ pub(crate) struct DeviceFacts {
 impl DeviceFacts {
     /// Queries the chosen device.
     pub(crate) fn of(selected: &Selected, port: u8) -> Result<Self, Failure> {
-        let info = select::list()?
-            .into_iter()
-            .find(|device| device.name == selected.name)
-            .ok_or_else(|| Failure::environment(format!("{} was removed", selected.name)))?;
-        let port = info
-            .ports
-            .iter()
-            .find(|found| found.number == port)
-            .ok_or_else(|| {
-                Failure::usage(format!(
-                    "{} has no port {port}; it has ports 1 to {}",
-                    info.name,
-                    info.ports.len()
-                ))
-            })?;
-        if let DataPath::Unusable { reason } = &info.path {
-            return Err(Failure::environment(format!(
-                "{} cannot be used: {reason}",
-                info.name
-            )));
-        }
-        Ok(Self::new(&info, port, selected.fabric.clone()))
+        let device = Device::open(&selected.name)?;
+        let fabric = selected.fabric.clone();
+        Ok(Self::new(device.info(), &device.port(port)?, fabric))
     }
 
     /// Returns the facts of a device and its port; `fabric` is the emulator's.

@@ -7,10 +7,11 @@
 //! files csv svg hgrm hlog   the result files; CSV, plots, HdrHistogram's text and log
 //! progress                  rows and a progress bar during a run
 //! table layers histogram json   output of lat
-//! fit                       text and tables of 80 columns
+//! columns fit               tables and text of 80 columns
 //! ```
 
 mod arrival;
+pub(crate) mod columns;
 mod conditions;
 mod csv;
 mod distribution;

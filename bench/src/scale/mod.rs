@@ -29,7 +29,7 @@ use crate::host::Host;
 use crate::output;
 use crate::report::{DeviceFacts, Files};
 use crate::select;
-use crate::worker::callgrind::Counts;
+use crate::worker::callgrind::{Counts, SWITCHED, WITH_CACHE};
 use crate::worker::{Worker, own_executable, valgrind};
 
 /// Runs the command.
@@ -124,13 +124,11 @@ fn cost(
         cache_lines: None,
     };
     if args.instructions {
-        let this = own_executable()?;
         let counts = Counts::prepare("scale")?;
-        let mut command = counts.command_with_cache(&this);
+        let mut options = WITH_CACHE.to_vec();
         // Where its request registers are known, callgrind is on in the section only.
-        if valgrind::CAN_SWITCH {
-            command = counts.command_switched(&this);
-        }
+        options.extend(valgrind::CAN_SWITCH.then_some(SWITCHED));
+        let command = counts.command(&options, &own_executable()?);
         let worker = worker(counted, device, args);
         let command = self::command(&worker, count, command);
         let WorkerResult::Counted(sections) = worker.run::<WorkerResult>(command)? else {

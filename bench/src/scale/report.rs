@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::pages::{Faults, Pages};
 use crate::host::Host;
 use crate::noise::{Noise, Waiting};
+use crate::report::columns::{figure, table};
 use crate::report::document::{document, object};
 use crate::report::fit::fit;
 use crate::report::{DeviceFacts, Reliability, head, pinned, reliability};
@@ -61,8 +62,18 @@ impl Outcome {
         [(ENGINE, &self.engine), (LIBMLX5, &self.libmlx5)]
     }
 
-    fn per_endpoint(&self, bytes: u64) -> f64 {
-        bytes as f64 / f64::from(self.endpoints)
+    fn memory_cells(&self) -> Vec<String> {
+        let Memory {
+            libmlx5,
+            engine,
+            dat,
+        } = self.memory;
+        let [lib, ours, dats] =
+            [libmlx5, engine, dat].map(|bytes| bytes as f64 / f64::from(self.endpoints));
+        let each = [f64::from(self.endpoints), lib, ours, ours - lib, dats];
+        let all = [engine, dat].map(|bytes| format!("{:.1}", bytes as f64 / MIB));
+        let each = each.map(|figure| format!("{figure:.0}"));
+        each.into_iter().chain(all).collect()
     }
 }
 
@@ -98,70 +109,39 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
         "\n per message (one SRQ; libmlx5 without locks): poll its completion and post its receive again; median of {} sections of {} messages, ± half the interquartile range",
         conditions.rounds, conditions.messages_per_section
     );
-    let _ = writeln!(
-        out,
-        " {:>9} {:<7} {:>9} {:>8} {:>12} {:>11} {:>11}",
-        "endpoints", "", "ns", "± ns", "instructions", "cache lines", "dTLB misses"
-    );
-    let or_none = |value: Option<f64>, digits| {
-        value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
-    };
+    let mut rows = Vec::new();
     for outcome in outcomes {
         for (interface, cost) in outcome.costs() {
-            let _ = writeln!(
-                out,
-                " {:>9} {interface:<7} {:>9.1} {:>8.1} {:>12} {:>11} {:>11}",
-                outcome.endpoints,
-                cost.summary().median,
-                cost.summary().spread(),
-                or_none(cost.instructions, 1),
-                or_none(cost.cache_lines, 2),
-                or_none(cost.tlb_misses(conditions.messages_per_section), 3),
-            );
+            let Faults { minor, major } = cost.pages.faults;
+            rows.push(vec![
+                outcome.endpoints.to_string(),
+                interface.to_owned(),
+                format!("{:.1}", cost.summary().median),
+                format!("{:.1}", cost.summary().spread()),
+                figure(cost.instructions, 1),
+                figure(cost.cache_lines, 2),
+                figure(cost.tlb_misses(conditions.messages_per_section), 3),
+                minor.to_string(),
+                major.to_string(),
+            ]);
         }
     }
+    let names = "endpoints||ns|± ns|instructions|cache lines|dTLB misses|minor faults|major faults";
+    out += &table(2, names, &rows);
     for reason in reasons(outcomes) {
         let _ = writeln!(out, " dTLB misses were not counted: {reason}");
     }
     let _ = writeln!(
         out,
-        "\n page faults of all timed sections together\n {:>9} {:<7} {:>9} {:>8}",
-        "endpoints", "", "minor", "major"
-    );
-    for outcome in outcomes {
-        for (interface, cost) in outcome.costs() {
-            let Faults { minor, major } = cost.pages.faults;
-            let endpoints = outcome.endpoints;
-            let _ = writeln!(out, " {endpoints:>9} {interface:<7} {minor:>9} {major:>8}");
-        }
-    }
-    let _ = writeln!(
-        out,
-        "\n memory: resident bytes per endpoint, default depths (128 requests; DAT 127), and of all endpoints together [MiB]{}",
+        " faults: page faults of all timed sections together\n\n memory: resident bytes per endpoint, default depths (128 requests; DAT 127), and of all endpoints together [MiB]{}",
         match conditions.device.emulated_fabric {
             Some(_) => "; each includes the state of the emulated device",
             None => "",
         }
     );
-    let _ = writeln!(
-        out,
-        " {:>9} {:>9} {:>9} {:>12} {:>9} {:>12} {:>10}",
-        "endpoints", "libmlx5", "engine", "engine - lib", "DAT", "engine [MiB]", "DAT [MiB]"
-    );
-    for outcome in outcomes {
-        let memory = &outcome.memory;
-        let _ = writeln!(
-            out,
-            " {:>9} {:>9.0} {:>9.0} {:>12.0} {:>9.0} {:>12.1} {:>10.1}",
-            outcome.endpoints,
-            outcome.per_endpoint(memory.libmlx5),
-            outcome.per_endpoint(memory.engine),
-            outcome.per_endpoint(memory.engine) - outcome.per_endpoint(memory.libmlx5),
-            outcome.per_endpoint(memory.dat),
-            memory.engine as f64 / MIB,
-            memory.dat as f64 / MIB,
-        );
-    }
+    let rows: Vec<Vec<String>> = outcomes.iter().map(Outcome::memory_cells).collect();
+    let names = "endpoints|libmlx5|engine|engine - lib|DAT|engine [MiB]|DAT [MiB]";
+    out += &table(1, names, &rows);
     fit(&out) + "\n" + &reliability::text(&judged(outcomes))
 }
 

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::case::Cpus;
 use super::outcome::{Outcome, find};
 use crate::host::Host;
+use crate::report::columns::{figure, table};
 use crate::report::document::{document, object};
 use crate::report::fit::fit;
 use crate::report::{DeviceFacts, Distribution, head, pinned, reliability};
@@ -56,138 +57,67 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     let _ = writeln!(out, " latency: {}", conditions.latency_definition());
     let _ = writeln!(
         out,
-        " 50 %: median of the medians of {} rounds of {} s; -: too few samples\n",
+        " 50 %: median of the medians of {} rounds of {} s; -: too few samples\n \
+         due: response times, from the moment at which a message was due\n \
+         CPU: time of the waiting thread, medians of the rounds; us/m: microseconds per message\n \
+         spins to late: counters, sums of all rounds\n",
         conditions.rounds, conditions.seconds
     );
-    out += &tables(outcomes);
-    let compared: Vec<_> = outcomes
+    out += &times(outcomes);
+    let rows: Vec<_> = outcomes
         .iter()
         .filter(|it| matches!(it.policy, WaitPolicy::Adaptive { .. }))
         .map(|it| (it, Compared::of(it, outcomes)))
         .filter(|(_, it)| it.median_to_poll.is_some() || it.cpu_to_block.is_some())
+        .map(|(it, compared)| {
+            let ratios = [compared.median_to_poll, compared.cpu_to_block];
+            row(it, ratios.map(|ratio| figure(ratio, 3)))
+        })
         .collect();
-    if !compared.is_empty() {
-        let _ = writeln!(
-            out,
-            "\n adaptive relative to poll and block at the same rate: medians of the rounds' ratios"
-        );
-        let _ = writeln!(
-            out,
-            " {:>9} {:<17} {:>21} {:>18}",
-            "rate [/s]", "wait", "median, poll's is 1", "CPU, block's is 1"
-        );
-        let ratio = |value: Option<f64>| value.map_or("-".to_owned(), |it| format!("{it:.3}"));
-        for (outcome, compared) in compared {
-            let _ = writeln!(
-                out,
-                " {:>9} {:<17} {:>21} {:>18}",
-                outcome.rate.to_string(),
-                outcome.policy.to_string(),
-                ratio(compared.median_to_poll),
-                ratio(compared.cpu_to_block),
-            );
-        }
+    if !rows.is_empty() {
+        out += "\n adaptive relative to poll and block at the same rate: medians of the rounds' ratios\n";
+        let names = "rate [/s]|wait|median, poll's is 1|CPU, block's is 1";
+        out += &table(2, names, &rows);
     }
     let judged: Vec<_> = outcomes.iter().map(Outcome::reliability).collect();
     fit(&out) + "\n" + &reliability::text(&judged)
 }
 
-/// Returns a table of latencies, one of response times and CPU time, and one of
-/// counters; together they would be too wide.
-fn tables(outcomes: &[Outcome]) -> String {
-    let figure = |value: Option<f64>| value.map_or("-".to_owned(), |it| format!("{it:.2}"));
-    let percentile = |of: &Distribution, share| figure(of.samples.percentile(share));
-    let mut out = table(
-        outcomes,
-        &[
-            ("messages", 8),
-            ("50 % [us]", 9),
-            ("90 % [us]", 9),
-            ("99 % [us]", 9),
-            ("max [us]", 9),
-        ],
-        |outcome| {
-            let times = &outcome.times;
-            vec![
-                times.samples.count().to_string(),
-                figure(Some(times.median_of_rounds())),
-                percentile(times, 0.9),
-                percentile(times, 0.99),
-                format!("{:.1}", times.samples.max()),
-            ]
-        },
-    );
-    out += "\n due: response times, from the moment at which a message was due\n CPU: time of the waiting thread, medians of the rounds; us/m: microseconds per message\n\n";
-    out += &table(
-        outcomes,
-        &[
-            ("due 50 % [us]", 13),
-            ("due 99 % [us]", 13),
-            ("CPU [us/m]", 10),
-            ("CPU [%]", 7),
-        ],
-        |outcome| {
-            let response = outcome.response.as_ref();
-            vec![
-                figure(response.map(Distribution::median_of_rounds)),
-                figure(response.and_then(|it| it.samples.percentile(0.99))),
-                format!("{:.2}", outcome.cpu()),
-                format!("{:.2}", outcome.share() * 100.0),
-            ]
-        },
-    );
-    out += "\n counters: sums of all rounds\n\n";
-    out += &table(
-        outcomes,
-        &[
-            ("spins", 8),
-            ("hits", 8),
-            ("blocks", 8),
-            ("spurious", 8),
-            ("refused", 7),
-            ("late", 7),
-        ],
-        |outcome| {
-            let waits = &outcome.waits;
-            let counts = [
-                waits.spins,
-                waits.hits,
-                waits.blocks,
-                waits.spurious,
-                outcome.refused,
-                outcome.late,
-            ];
-            counts.map(|count| count.to_string()).into()
-        },
-    );
-    out
+/// Returns the row of a case.
+fn row<const N: usize>(outcome: &Outcome, cells: [String; N]) -> Vec<String> {
+    let keys = [outcome.rate.to_string(), outcome.policy.to_string()];
+    keys.into_iter().chain(cells).collect()
 }
 
-/// Returns a table with a row for each case; columns have a name and a width.
-fn table(
-    outcomes: &[Outcome],
-    columns: &[(&str, usize)],
-    cells: impl Fn(&Outcome) -> Vec<String>,
-) -> String {
-    let row = |rate: &str, wait: &str, cells: &[String]| {
-        let cells = cells
-            .iter()
-            .zip(columns)
-            .map(|(cell, (_, width))| format!(" {cell:>width$}"));
-        let begin = format!(" {rate:>9} {wait:<17}");
-        let row: String = [begin].into_iter().chain(cells).collect();
-        format!("{}\n", row.trim_end())
-    };
-    let names: Vec<String> = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
-    let mut out = row("rate [/s]", "wait", &names);
-    for outcome in outcomes {
-        out += &row(
-            &outcome.rate.to_string(),
-            &outcome.policy.to_string(),
-            &cells(outcome),
-        );
-    }
-    out
+/// Returns the table of latencies, response times, CPU time and counters.
+fn times(outcomes: &[Outcome]) -> String {
+    const NAMES: &str = "rate [/s]|wait|messages|50 % [us]|90 % [us]|99 % [us]|max [us]|\
+        due 50 % [us]|due 99 % [us]|CPU [us/m]|CPU [%]|spins|hits|blocks|spurious|refused|late";
+    let rows = outcomes.iter().map(|outcome| {
+        let (samples, response) = (&outcome.times.samples, outcome.response.as_ref());
+        let waits = &outcome.waits;
+        row(
+            outcome,
+            [
+                samples.count().to_string(),
+                figure(Some(outcome.times.median_of_rounds()), 2),
+                figure(samples.percentile(0.9), 2),
+                figure(samples.percentile(0.99), 2),
+                figure(Some(samples.max()), 1),
+                figure(response.map(Distribution::median_of_rounds), 2),
+                figure(response.and_then(|it| it.samples.percentile(0.99)), 2),
+                figure(Some(outcome.cpu()), 2),
+                figure(Some(outcome.share() * 100.0), 2),
+                waits.spins.to_string(),
+                waits.hits.to_string(),
+                waits.blocks.to_string(),
+                waits.spurious.to_string(),
+                outcome.refused.to_string(),
+                outcome.late.to_string(),
+            ],
+        )
+    });
+    table(2, NAMES, &rows.collect::<Vec<_>>())
 }
 
 /// A case relative to poll and block at the same rate. The ratio is computed per

@@ -10,6 +10,15 @@ use super::section::MEASURED;
 use crate::failure::Failure;
 
 const VALGRIND: &str = "valgrind";
+/// Options for a simulated data cache, which is large enough to evict nothing during a section.
+pub(crate) const WITH_CACHE: [&str; 3] = [
+    "--cache-sim=yes",
+    "--D1=16777216,16,64",
+    "--LL=33554432,16,64",
+];
+/// The option with which instrumentation is off until the program switches it on, with an empty
+/// cache.
+pub(crate) const SWITCHED: &str = "--instr-atstart=no";
 
 /// The folder of callgrind's output files; removed when dropped.
 pub(crate) struct Counts(PathBuf);
@@ -31,12 +40,8 @@ impl Counts {
         self.0.join("counts")
     }
 
-    /// Returns the command that runs a program under callgrind.
-    pub(crate) fn command(&self, program: &Path) -> Command {
-        self.command_of(&[], program)
-    }
-
-    fn command_of(&self, options: &[&str], program: &Path) -> Command {
+    /// Returns the command that runs a program under callgrind with these options.
+    pub(crate) fn command(&self, options: &[&str], program: &Path) -> Command {
         let mut command = Command::new(VALGRIND);
         command
             .args(["--tool=callgrind", "--quiet"])
@@ -48,33 +53,6 @@ impl Counts {
             .arg(format!("--log-file={}", self.0.join("log").display()))
             .arg(program);
         command
-    }
-
-    /// Returns [`Self::command`] with a simulated data cache, which is large
-    /// enough to evict nothing during a section.
-    pub(crate) fn command_with_cache(&self, program: &Path) -> Command {
-        self.command_of(
-            &[
-                "--cache-sim=yes",
-                "--D1=16777216,16,64",
-                "--LL=33554432,16,64",
-            ],
-            program,
-        )
-    }
-
-    /// Returns [`Self::command_with_cache`] with instrumentation off until the
-    /// program switches it on, with an empty cache.
-    pub(crate) fn command_switched(&self, program: &Path) -> Command {
-        self.command_of(
-            &[
-                "--cache-sim=yes",
-                "--D1=16777216,16,64",
-                "--LL=33554432,16,64",
-                "--instr-atstart=no",
-            ],
-            program,
-        )
     }
 
     /// Reads callgrind's totals of this many sections.

@@ -13,9 +13,7 @@ use dat::abi;
 use dat_api::DatReturn;
 use dat_api::safe::RemoteSegment;
 
-use self::abi::{
-    DAT_CONTEXT, DAT_EP_HANDLE, DAT_EVENT_NUMBER, DAT_LMR_TRIPLET, DAT_RETURN, DAT_RMR_TRIPLET,
-};
+use self::abi::*;
 use self::adapter::{Adapter, control};
 use self::events::micros;
 pub(crate) use self::interface::C;

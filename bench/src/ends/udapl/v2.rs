@@ -21,12 +21,7 @@ use dat_api::safe::RemoteSegment;
 use dat_engine::AtomicOp;
 use dat2::abi;
 
-use self::abi::{
-    DAT_COMPLETION_DEFAULT_FLAG, DAT_CONTEXT, DAT_EP_HANDLE, DAT_EVENT_NUMBER, DAT_EXTENDED_OP,
-    DAT_HANDLE, DAT_IB_CMP_AND_SWAP_OP, DAT_IB_DTO_EVENT, DAT_IB_FETCH_AND_ADD_OP,
-    DAT_IB_RDMA_WRITE_IMMED_OP, DAT_LMR_TRIPLET, DAT_PROVIDER_ATTR, DAT_PROVIDER_FIELD_ALL,
-    DAT_RETURN, DAT_RMR_TRIPLET,
-};
+use self::abi::*;
 use self::adapter::{Adapter, control};
 use self::events::micros;
 pub(crate) use self::interface::C;

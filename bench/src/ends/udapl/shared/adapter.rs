@@ -5,10 +5,7 @@ use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 use std::rc::Rc;
 
-use super::abi::{
-    DAT_CLOSE_ABRUPT_FLAG, DAT_COUNT, DAT_EVD_FLAGS, DAT_FALSE, DAT_HANDLE_NULL, DAT_IA_ATTR,
-    DAT_IA_FIELD_ALL, DAT_IA_HANDLE, DAT_PROVIDER_FIELD_NONE, DAT_PZ_HANDLE, DAT_RETURN, DAT_TRUE,
-};
+use super::abi::*;
 use super::events::Queue;
 use super::library::{Calls, Libdat};
 use super::{NAMES, VERSION, described};

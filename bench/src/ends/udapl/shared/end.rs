@@ -10,13 +10,7 @@ use dat_api::safe::RemoteSegment;
 use dat_api::types::DtoStatus;
 use dat_engine::DataInOrder;
 
-use super::abi::{
-    DAT_COMPLETION_DEFAULT_FLAG, DAT_COMPLETION_FLAGS, DAT_COMPLETION_SUPPRESS_FLAG, DAT_CONTEXT,
-    DAT_COUNT, DAT_DTO_COMPLETION_EVENT, DAT_DTO_SUCCESS, DAT_EP_HANDLE, DAT_EVENT,
-    DAT_EVENT_NUMBER, DAT_INTERRUPTED_CALL, DAT_LMR_TRIPLET, DAT_QUEUE_EMPTY, DAT_RETURN,
-    DAT_RMR_TRIPLET, DAT_SRQ_HANDLE, DAT_SUCCESS, DAT_TIMEOUT_EXPIRED, DAT_TIMEOUT_INFINITE,
-    DAT_TYPE_MASK,
-};
+use super::abi::*;
 use super::library::Calls;
 use super::memory::Memory;
 use super::{EXTENDED, events, micros, post_extended, remote_segment};

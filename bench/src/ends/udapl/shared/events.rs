@@ -4,10 +4,7 @@ use std::mem::MaybeUninit;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use super::abi::{
-    DAT_EVD_HANDLE, DAT_EVENT, DAT_INTERRUPTED_CALL, DAT_SUCCESS, DAT_TIMEOUT_EXPIRED,
-    DAT_TYPE_MASK,
-};
+use super::abi::*;
 use super::{Adapter, described};
 use crate::failure::Failure;
 

@@ -6,13 +6,7 @@ use std::ptr::null_mut;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::abi::{
-    DAT_COMPLETION_DEFAULT_FLAG, DAT_CONN_QUAL, DAT_CONNECT_DEFAULT_FLAG,
-    DAT_CONNECTION_EVENT_ESTABLISHED, DAT_CONNECTION_REQUEST_EVENT, DAT_COUNT, DAT_CR_FIELD_ALL,
-    DAT_CR_HANDLE, DAT_CR_PARAM, DAT_EP_ATTR, DAT_EVD_CONNECTION_FLAG, DAT_EVD_CR_FLAG,
-    DAT_EVD_DTO_FLAG, DAT_HANDLE_NULL, DAT_IA_ATTR, DAT_PSP_CONSUMER_FLAG, DAT_PSP_HANDLE,
-    DAT_QOS_BEST_EFFORT, DAT_SERVICE_TYPE_RC, DAT_SRQ_ATTR,
-};
+use super::abi::*;
 use super::adapter::{CONNECTION_EVENTS, count};
 use super::end::{CEnd, Endpoint};
 use super::events::{Queue, micros};

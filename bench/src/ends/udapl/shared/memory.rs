@@ -6,9 +6,7 @@ use std::rc::Rc;
 
 use dat_api::safe::RemoteSegment;
 
-use super::abi::{
-    DAT_HANDLE_NULL, DAT_LMR_HANDLE, DAT_LMR_TRIPLET, DAT_MEM_TYPE_VIRTUAL, DAT_REGION_DESCRIPTION,
-};
+use super::abi::*;
 use super::{Adapter, control};
 use crate::failure::Failure;
 
