@@ -89,7 +89,7 @@ fn conditions(selected: &select::Selected, args: &CostArgs) -> Result<Conditions
     Ok(Conditions {
         host: Host::read(),
         device: DeviceFacts::of(selected, args.on.ib_port)?,
-        libmlx5: loaded("libmlx5"),
+        libmlx5: loaded("libmlx5.so"),
         build: if cfg!(debug_assertions) {
             "unoptimised"
         } else {
@@ -106,15 +106,21 @@ fn conditions(selected: &select::Selected, args: &CostArgs) -> Result<Conditions
 /// loaded.
 fn loaded(library: &str) -> Option<String> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    let path = maps.lines().find_map(|line| {
-        let path = &line[line.find('/')?..];
-        path.rsplit('/')
-            .next()?
-            .starts_with(library)
-            .then_some(path)
-    })?;
-    let real = std::fs::canonicalize(path).ok()?;
+    let real = std::fs::canonicalize(mapped(&maps, library)?).ok()?;
     Some(real.file_name()?.to_string_lossy().into_owned())
+}
+
+/// Returns the path of a library, whose file name begins with this, in `/proc/self/maps`.
+fn mapped<'a>(maps: &'a str, library: &str) -> Option<&'a str> {
+    let paths = maps
+        .lines()
+        .filter_map(|line| Some(&line[line.find('/')?..]));
+    let has_name = |path: &&str| {
+        path.rsplit('/')
+            .next()
+            .is_some_and(|it| it.starts_with(library))
+    };
+    paths.into_iter().find(has_name)
 }
 
 /// Measures the time of a variant in a worker process.
@@ -154,4 +160,18 @@ fn command(worker: &Worker<'_>, program: Command) -> Command {
     // A wait that sleeps spins for no time before, so that its count does not depend on the time.
     command.env("DAT_WAIT", "block");
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mapped;
+
+    #[test]
+    fn libmlx5_is_not_the_emulator_which_may_be_mapped_before_it() {
+        let maps = "7f00-7f01 r-xp 0 08:01 7 /opt/libmlx5emu.so\n\
+                    7f02-7f03 r-xp 0 08:01 8 /usr/lib/libmlx5.so.1.24.44.0\n7f04-7f05 rw-p 0 0 0\n";
+        let found = mapped(maps, "libmlx5.so");
+        assert_eq!(found, Some("/usr/lib/libmlx5.so.1.24.44.0"));
+        assert_eq!(mapped(maps, "libfoo"), None);
+    }
 }

@@ -59,8 +59,15 @@ impl DeviceFacts {
     /// Queries the chosen device.
     pub(crate) fn of(selected: &Selected, port: u8) -> Result<Self, Failure> {
         let device = Device::open(&selected.name)?;
-        let fabric = selected.fabric.clone();
-        Ok(Self::new(device.info(), &device.port(port)?, fabric))
+        let info = device.info();
+        let found = info.ports.iter().find(|found| found.number == port);
+        let port = found.ok_or_else(|| {
+            let (name, last) = (&info.name, info.ports.len());
+            Failure::usage(format!(
+                "{name} has no port {port}; it has ports 1 to {last}"
+            ))
+        })?;
+        Ok(Self::new(info, port, selected.fabric.clone()))
     }
 
     /// Returns the facts of a device and its port; `fabric` is the emulator's.
