@@ -57,7 +57,7 @@ impl Clock {
         match self.source {
             #[cfg(target_arch = "x86_64")]
             Source::TimeStampCounter => counter::read(),
-            Source::Monotonic => monotonic_nanoseconds(),
+            Source::Monotonic => kernel_nanoseconds(libc::CLOCK_MONOTONIC),
         }
     }
 
@@ -110,16 +110,17 @@ impl fmt::Display for Clock {
     }
 }
 
+/// Returns the time of one of the kernel's clocks, which every Linux has.
 #[inline(always)]
-fn monotonic_nanoseconds() -> u64 {
+pub(crate) fn kernel_nanoseconds(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `now` is a live, writable timespec of this frame; CLOCK_MONOTONIC
-    // exists on every Linux, so the call cannot fail and always fills it.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-    // Both fields are positive: the clock starts at boot.
+    // SAFETY: `now` is a live, writable timespec of this frame; the clock exists, so the call
+    // cannot fail and always fills it.
+    unsafe { libc::clock_gettime(clock, &raw mut now) };
+    // Both fields are positive: clocks start at boot, or with a thread.
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {
         return worker::run(variant, args);
     }
     let variants = args.variants()?;
-    let files = Files::of_run(&args.results)?;
+    let files = Files::of_run(&args.common.results)?;
     let has = |any: [Variant; 2]| any.iter().any(|it| variants.contains(it));
     if has([Variant::C, Variant::CSt]) {
         udapl::v1::Libdat::load()?;
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {
     if has([Variant::C2, Variant::C2St]) {
         udapl::v2::Libdat::load()?;
     }
-    let selected = args.on.select()?;
+    let selected = args.common.on.select()?;
     if variants.iter().any(|variant| variant.is_below_dat()) {
         select::require_addresses(&selected, "give --api rust,rust-st,c,c-st,c2,c2-st")?;
     }
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {
             }
         }
     }
-    if args.instructions {
+    if args.common.instructions {
         for outcome in &mut outcomes {
             for (operation, instructions) in count(outcome.variant, &selected.name, args)? {
                 outcome.count(operation, instructions);
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {
 fn conditions(selected: &select::Selected, args: &CostArgs) -> Result<Conditions, Failure> {
     Ok(Conditions {
         host: Host::read(),
-        device: DeviceFacts::of(selected, args.on.ib_port)?,
+        device: DeviceFacts::of(selected, args.common.on.ib_port)?,
         libmlx5: loaded("libmlx5.so"),
         build: if cfg!(debug_assertions) {
             "unoptimised"
@@ -98,7 +98,7 @@ fn conditions(selected: &select::Selected, args: &CostArgs) -> Result<Conditions
         rounds: args.rounds,
         turns: args.turns,
         operations_per_section: TIMED,
-        cpu: args.cpu,
+        cpu: args.common.cpu,
     })
 }
 
@@ -148,9 +148,8 @@ fn worker<'a>(variant: Variant, device: &'a str, args: &'a CostArgs) -> Worker<'
         command: "cost",
         kind: variant.name(),
         device,
-        on: &args.on,
+        args: &args.common,
         rounds: args.rounds,
-        cpu: args.cpu,
         is_single_threaded: variant == Variant::Libmlx5St,
     }
 }

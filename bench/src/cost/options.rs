@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::variant::Variant;
 use crate::failure::Failure;
-use crate::options::{DeviceArgs, ResultArgs, cpu, require_once};
+use crate::options::{WorkerArgs, require_once};
 
 pub(crate) const ABOUT: &str = "\
 Measure the processor cost of posts and polls, beside libmlx5.
@@ -64,7 +64,7 @@ time (nanoseconds per operation) and instructions (with --instructions)";
 #[command(mut_arg("fail_if", |it| it.help(FIGURES)))]
 pub(crate) struct CostArgs {
     #[command(flatten)]
-    pub(crate) on: DeviceArgs,
+    pub(crate) common: WorkerArgs,
     /// Measured variants, comma-separated [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     api: Vec<Variant>,
@@ -74,20 +74,9 @@ pub(crate) struct CostArgs {
     /// Turns of each variant; each turn is a process
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) turns: u32,
-    /// Also count instructions, with valgrind's callgrind
-    #[arg(long)]
-    pub(crate) instructions: bool,
-    /// Pin the measuring thread to this CPU
-    #[arg(long, value_name = "LIST", value_parser = cpu)]
-    pub(crate) cpu: Option<usize>,
-    #[command(flatten)]
-    pub(crate) results: ResultArgs,
     /// Marks a worker process, which measures one variant for its parent.
     #[arg(long, hide = true)]
     pub(crate) worker: Option<Variant>,
-    /// The worker runs under callgrind: sections are counted, not timed.
-    #[arg(long, hide = true, requires = "worker")]
-    pub(crate) counted: bool,
 }
 
 impl CostArgs {

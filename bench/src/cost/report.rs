@@ -185,15 +185,7 @@ mod tests {
     fn conditions() -> Conditions {
         Conditions {
             host: Host::read(),
-            device: DeviceFacts {
-                name: "mlx5_0".into(),
-                port: 1,
-                firmware: "22.0.0".into(),
-                link: "InfiniBand".into(),
-                path: "direct",
-                path_reason: None,
-                emulated_fabric: Some("default".into()),
-            },
+            device: DeviceFacts::emulated(),
             libmlx5: Some("libmlx5.so.1.24.44.0".into()),
             build: "release",
             rounds: 100,

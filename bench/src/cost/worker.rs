@@ -41,10 +41,10 @@ pub(super) struct Report {
 
 /// Measures one variant.
 pub(super) fn run(variant: Variant, args: &CostArgs) -> Result<(), Failure> {
-    let Selected { name, .. } = args.on.select()?;
-    let port = args.on.ib_port;
+    let Selected { name, .. } = args.common.on.select()?;
+    let port = args.common.on.ib_port;
     // Time for acknowledgements, which the loops do not poll for.
-    let drain_time = if args.counted {
+    let drain_time = if args.common.counted {
         Duration::from_millis(20)
     } else {
         Duration::from_micros(300)
@@ -77,17 +77,17 @@ pub(super) fn run(variant: Variant, args: &CostArgs) -> Result<(), Failure> {
 
 fn measure<I: Interface>(interface: &I, nic: Nic, args: &CostArgs) -> Result<(), Failure> {
     // After the interface is open: threads that it started stay unpinned.
-    if let Some(cpu) = args.cpu {
+    if let Some(cpu) = args.common.cpu {
         host::pin(cpu)?;
     }
-    let clock = if args.counted {
+    let clock = if args.common.counted {
         Clock::monotonic()
     } else {
         Clock::calibrate()
     };
     let mut noise = Noise::default();
     let mut rounds = Rounds::new(interface, nic, Meter::new(clock))?;
-    if args.counted {
+    if args.common.counted {
         for count in COUNTED {
             rounds.round(count)?;
         }

@@ -5,15 +5,17 @@
 mod end;
 pub(crate) mod rdma_cm;
 
+use std::ops::Range;
+
 use dat_engine::{
     Access, Completion, ConnectOptions, CqOptions, Device, Endpoint, EndpointAddress,
-    EndpointOptions, PortInfo, ProtectionDomain, SharedReceiveQueue, SrqOptions, ThreadMode,
+    EndpointOptions, PortInfo, ProtectionDomain, Segment, SharedReceiveQueue, SrqOptions,
+    ThreadMode,
 };
 
-pub(crate) use self::end::EngineEnd;
-use super::end::BATCH;
-
-use super::interface::{Connected, Interface, Pair, RemoteInterface, Role, Shape};
+pub(crate) use self::end::{EngineEnd, Request};
+use super::end::{BATCH, Fault};
+use super::interface::{Connected, Interface, Pair, RemoteInterface, Role, Shape, SharedQueues};
 use crate::exchange::Peer;
 use crate::failure::Failure;
 
@@ -122,28 +124,6 @@ impl Engine {
             taken: [Completion::default(); BATCH],
         })
     }
-
-    /// Creates an endpoint on the queues of an end, connected to itself. Its completions have
-    /// this context.
-    pub(crate) fn another(
-        &self,
-        end: &EngineEnd<true>,
-        sends: u32,
-        inline: u32,
-        context: u64,
-    ) -> Result<Endpoint, Failure> {
-        let mut endpoint = self.domain.create_endpoint(&EndpointOptions {
-            srq: end.srq.as_ref().map(SharedReceiveQueue::handle),
-            send_depth: sends,
-            inline_bytes: inline,
-            inline_or_fewer: true,
-            context,
-            ..EndpointOptions::new(&end.sent, &end.received)
-        })?;
-        let own = endpoint.local_address(self.port.number)?;
-        endpoint.connect(&own, &end.options)?;
-        Ok(endpoint)
-    }
 }
 
 impl Interface for Engine {
@@ -169,5 +149,52 @@ impl RemoteInterface for Engine {
         let end = self.end(shape)?;
         let theirs = peer.exchange_addresses(end.address())?;
         end.connect(&theirs, shape)
+    }
+}
+
+impl SharedQueues for Engine {
+    type Endpoint = Endpoint;
+    type Receive = Segment;
+
+    fn another(
+        &self,
+        end: &EngineEnd<true>,
+        sends: u32,
+        inline: u32,
+        context: u64,
+    ) -> Result<Endpoint, Failure> {
+        let mut endpoint = self.domain.create_endpoint(&EndpointOptions {
+            srq: end.srq.as_ref().map(SharedReceiveQueue::handle),
+            send_depth: sends,
+            inline_bytes: inline,
+            inline_or_fewer: true,
+            context,
+            ..EndpointOptions::new(&end.sent, &end.received)
+        })?;
+        let own = endpoint.local_address(self.port.number)?;
+        endpoint.connect(&own, &end.options)?;
+        Ok(endpoint)
+    }
+
+    fn send_by(
+        end: &EngineEnd<true>,
+        endpoint: &mut Endpoint,
+        request: &mut Request,
+    ) -> Result<(), Fault> {
+        end.send_by(endpoint, request)
+    }
+
+    fn receive(end: &EngineEnd<true>, into: Range<usize>) -> Segment {
+        end.segment(into)
+    }
+
+    #[inline(always)]
+    fn post_receive(
+        end: &mut EngineEnd<true>,
+        _: Range<usize>,
+        receive: &mut Segment,
+        cookie: u64,
+    ) -> Result<(), Fault> {
+        end.post_one(receive, cookie)
     }
 }

@@ -83,6 +83,40 @@ pub(crate) trait Interface {
     ) -> Result<Pair<Self, SHARED>, Failure>;
 }
 
+/// An open API that can add endpoints to the queues of an end.
+pub(crate) trait SharedQueues: Interface {
+    type Endpoint;
+    /// A prepared receive.
+    type Receive;
+
+    /// Creates an endpoint connected to itself. Its completions have this context, if the API has
+    /// one.
+    fn another(
+        &self,
+        end: &Self::End<true>,
+        sends: u32,
+        inline: u32,
+        context: u64,
+    ) -> Result<Self::Endpoint, Failure>;
+
+    /// Posts a send on such an endpoint.
+    fn send_by(
+        end: &Self::End<true>,
+        endpoint: &mut Self::Endpoint,
+        request: &mut <Self::End<true> as End>::Request,
+    ) -> Result<(), Fault>;
+
+    fn receive(end: &Self::End<true>, into: Range<usize>) -> Self::Receive;
+
+    /// Posts a receive. `into` are the bytes that it was prepared with.
+    fn post_receive(
+        end: &mut Self::End<true>,
+        into: Range<usize>,
+        receive: &mut Self::Receive,
+        cookie: u64,
+    ) -> Result<(), Fault>;
+}
+
 /// The client's and the server's end.
 pub(crate) type Pair<I, const SHARED: bool> = [Connected<<I as Interface>::End<SHARED>>; 2];
 

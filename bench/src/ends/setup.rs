@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use dat_engine::cm::ListenOn;
 
-use super::device_port::DevicePort;
 use super::interface::Shape;
 use super::payload;
-use crate::failure::Failure;
 use crate::options::{Operation, RunArgs};
 
 /// Default timeout for messages of the other side.
@@ -30,7 +28,7 @@ pub(crate) struct Setup {
     pub(crate) reads: i32,
     /// Timeout for messages of the other side.
     pub(crate) timeout: Duration,
-    /// The addresses on which a server listens; set by [`Self::fit_to_device`].
+    /// The addresses on which a server listens.
     pub(crate) listen: ListenOn,
     /// Whether DAT's events are taken by waits.
     pub(crate) waits: bool,
@@ -74,25 +72,5 @@ impl Setup {
             timeout: self.timeout,
             listen: self.listen,
         }
-    }
-
-    /// Sets where a server listens, and cuts default values to the device's limits. Values of options are not cut:
-    /// the device refuses those beyond its limits.
-    pub(crate) fn fit_to_device(
-        &mut self,
-        device_port: &DevicePort,
-        listen: ListenOn,
-        args: &RunArgs,
-    ) -> Result<(), Failure> {
-        self.listen = listen;
-        self.receives = self.receives.min(device_port.most_depth);
-        if args.tx_depth.is_none() {
-            self.tx_depth = self.tx_depth.min(device_port.most_depth);
-        }
-        if args.inline.is_none() && self.inline > 0 {
-            let receives = self.receives.max(1);
-            self.inline = device_port.inline(self.inline, &args.api, self.tx_depth, receives)?;
-        }
-        Ok(())
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::look::Look;
 use super::{Noise, Range};
-use crate::clock::Clock;
+use crate::clock::{Clock, kernel_nanoseconds};
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
@@ -127,8 +127,8 @@ impl ThreadReading {
             .and_then(|length| run_queue(str::from_utf8(&text[..length]).ok()?));
         let (voluntary, involuntary) = switches();
         Self {
-            wall: Clock::monotonic().now(),
-            cpu: cpu_time(),
+            wall: kernel_nanoseconds(libc::CLOCK_MONOTONIC),
+            cpu: kernel_nanoseconds(libc::CLOCK_THREAD_CPUTIME_ID),
             run_queue,
             voluntary,
             involuntary,
@@ -149,18 +149,6 @@ impl ThreadReading {
 /// Returns the time on run queues from `schedstat`: CPU time, waiting time, time slices.
 fn run_queue(schedstat: &str) -> Option<u64> {
     schedstat.split_whitespace().nth(1)?.parse().ok()
-}
-
-/// Returns the CPU time of the calling thread, nanoseconds.
-fn cpu_time() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `time` is a local variable that is written; every Linux has this clock.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    // Both fields are positive.
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Returns the voluntary and involuntary context switches of the calling thread.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Path, absolute};
+use super::{Path, absolute, cpu};
 use crate::failure::Failure;
 use crate::results::Condition;
 
@@ -41,6 +41,24 @@ pub(crate) struct ResultArgs {
     /// Draw the results as SVG; 'dat-bench report' shows several runs together
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
+}
+
+/// What commands have that measure in worker processes, whose instructions can be counted.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct WorkerArgs {
+    #[command(flatten)]
+    pub(crate) on: DeviceArgs,
+    /// Also count instructions, with valgrind's callgrind
+    #[arg(long)]
+    pub(crate) instructions: bool,
+    /// Pin the measuring thread to this CPU
+    #[arg(long, value_name = "LIST", value_parser = cpu)]
+    pub(crate) cpu: Option<usize>,
+    #[command(flatten)]
+    pub(crate) results: ResultArgs,
+    /// A worker process runs under callgrind: sections are counted, not timed.
+    #[arg(long, hide = true, requires = "worker")]
+    pub(crate) counted: bool,
 }
 
 /// The files with the whole distributions.

@@ -6,7 +6,7 @@ mod run;
 
 use std::time::Duration;
 
-pub(crate) use common::{DeviceArgs, HistogramArgs, ResultArgs, require_once};
+pub(crate) use common::{DeviceArgs, HistogramArgs, ResultArgs, WorkerArgs, require_once};
 pub(crate) use run::{MAX_WARMUP, RunArgs, default_inline, size};
 
 use crate::results::Condition;

@@ -89,6 +89,19 @@ impl DeviceFacts {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn emulated() -> Self {
+        Self {
+            name: "mlx5_0".into(),
+            port: 1,
+            firmware: "22.0.0".into(),
+            link: "InfiniBand".into(),
+            path: "direct",
+            path_reason: None,
+            emulated_fabric: Some("default".into()),
+        }
+    }
+
     /// Returns the line that says whether the figures are an emulator's.
     pub(crate) fn emulation_note(&self) -> String {
         match &self.emulated_fabric {

@@ -30,7 +30,8 @@ impl CommonPlan {
         }
     }
 
-    /// Reads the device's transport, and cuts default values to its limits.
+    /// Reads the device's transport, sets where a server listens, and cuts default values to the
+    /// device's limits. Values of options are not cut: the device refuses those beyond its limits.
     pub(crate) fn fit_to_device(
         &mut self,
         device_port: &DevicePort,
@@ -38,7 +39,17 @@ impl CommonPlan {
         args: &RunArgs,
     ) -> Result<(), Failure> {
         self.iwarp = device_port.is_iwarp();
-        self.setup.fit_to_device(device_port, listen, args)
+        let setup = &mut self.setup;
+        setup.listen = listen;
+        setup.receives = setup.receives.min(device_port.most_depth);
+        if args.tx_depth.is_none() {
+            setup.tx_depth = setup.tx_depth.min(device_port.most_depth);
+        }
+        if args.inline.is_none() && setup.inline > 0 {
+            let receives = setup.receives.max(1);
+            setup.inline = device_port.inline(setup.inline, &args.api, setup.tx_depth, receives)?;
+        }
+        Ok(())
     }
 
     /// Returns the options that both sides must have in common. `command` is the name of the

@@ -1,14 +1,12 @@
-//! Memory per endpoint.
+//! Memory per endpoint: the growth of resident bytes while endpoints are created.
 
 use dat_api::safe::{Adapter, EndpointOptions};
 use dat_api::types::EvdFlags;
 use dat_engine::{CqOptions, Device, EndpointOptions as EngineOptions, SrqOptions};
 
-use super::options::Kind;
+use super::messages::WorkerResult;
 use crate::ends::libmlx5::Verbs;
 use crate::failure::Failure;
-use crate::scale::options::ScaleArgs;
-use crate::select::Selected;
 
 /// Depth of the shared queues, which are created before the measurement.
 const DEPTH: u32 = 4096;
@@ -16,22 +14,11 @@ const DEPTH: u32 = 4096;
 /// memory that all share.
 const WARMUP_ENDPOINTS: u32 = 4;
 
-/// Returns the growth of resident bytes while `count` endpoints are created.
-pub(super) fn run(
-    kind: Kind,
-    selected: &Selected,
-    count: u32,
-    args: &ScaleArgs,
-) -> Result<u64, Failure> {
-    match kind {
-        Kind::Dat => dat(&format!("{}-{}", selected.name, args.on.ib_port), count),
-        Kind::Libmlx5 => libmlx5(&selected.name, count, args.on.ib_port),
-        _ => engine(&selected.name, count),
-    }
-}
-
 /// Returns the growth of resident bytes by `count` calls of `make`.
-fn growth<T>(count: u32, mut make: impl FnMut() -> Result<T, Failure>) -> Result<u64, Failure> {
+fn growth<T>(
+    count: u32,
+    mut make: impl FnMut() -> Result<T, Failure>,
+) -> Result<WorkerResult, Failure> {
     let mut kept = Vec::with_capacity((WARMUP_ENDPOINTS + count) as usize);
     for _ in 0..WARMUP_ENDPOINTS {
         kept.push(make()?);
@@ -40,11 +27,11 @@ fn growth<T>(count: u32, mut make: impl FnMut() -> Result<T, Failure>) -> Result
     for _ in 0..count {
         kept.push(make()?);
     }
-    Ok(resident()?.saturating_sub(before))
+    Ok(WorkerResult::Memory(resident()?.saturating_sub(before)))
 }
 
-fn engine(device: &str, count: u32) -> Result<u64, Failure> {
-    let domain = Device::open(device)?.alloc_pd()?;
+pub(super) fn engine(device: &Device, count: u32) -> Result<WorkerResult, Failure> {
+    let domain = device.alloc_pd()?;
     let cq = domain.device().create_cq(&CqOptions {
         depth: DEPTH,
         ..CqOptions::default()
@@ -61,7 +48,7 @@ fn engine(device: &str, count: u32) -> Result<u64, Failure> {
     })
 }
 
-fn dat(adapter: &str, count: u32) -> Result<u64, Failure> {
+pub(super) fn dat(adapter: &str, count: u32) -> Result<WorkerResult, Failure> {
     let adapter = Adapter::open(adapter)?;
     let zone = adapter.create_zone()?;
     let queue = |streams| adapter.create_dispatcher(DEPTH, streams);
@@ -77,9 +64,8 @@ fn dat(adapter: &str, count: u32) -> Result<u64, Failure> {
     })
 }
 
-fn libmlx5(device: &str, count: u32, port: u8) -> Result<u64, Failure> {
-    let port = Device::open(device)?.port(port)?;
-    let queues = Verbs::open(device, port, false)?.queues([DEPTH, DEPTH], Some(DEPTH))?;
+pub(super) fn libmlx5(verbs: &Verbs, count: u32) -> Result<WorkerResult, Failure> {
+    let queues = verbs.queues([DEPTH, DEPTH], Some(DEPTH))?;
     // The engine's default depth.
     growth(count, || queues.queue_pair(128, 0, 0))
 }

@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::endpoints::{Adding, Endpoints, RECEIVES};
+use super::endpoints::{Endpoints, RECEIVES};
 use super::pages::{Counter, Pages};
 use crate::clock::Clock;
+use crate::ends::interface::SharedQueues;
 use crate::failure::Failure;
 use crate::nic::Nic;
 use crate::noise::{Noise, Watch};
 use crate::scale::options::ScaleArgs;
-use crate::select::Selected;
 use crate::worker::section::measured;
 use crate::worker::valgrind;
 use crate::{host, launcher};
@@ -41,59 +41,53 @@ pub(super) enum WorkerResult {
     Memory(u64),
 }
 
-/// Creates the endpoints, and pins the thread.
-fn prepare<I: Adding>(
-    selected: &Selected,
-    count: u32,
-    args: &ScaleArgs,
-) -> Result<Sender<I>, Failure> {
-    let nic = Nic::find(launcher::fabric().is_some(), Duration::from_millis(5))?;
-    let endpoints = Endpoints::create(selected, count, args.on.ib_port)?;
-    if let Some(cpu) = args.cpu {
-        host::pin(cpu)?;
-    }
-    Ok(Sender {
-        endpoints,
-        nic,
-        next: 0,
-    })
-}
-
-/// Counts the instructions of messages.
-pub(super) fn counted<I: Adding>(
-    selected: &Selected,
+/// Measures the messages of this many endpoints, as a worker process.
+pub(super) fn run<I: SharedQueues>(
+    interface: &I,
     count: u32,
     args: &ScaleArgs,
 ) -> Result<WorkerResult, Failure> {
-    let mut set = prepare::<I>(selected, count, args)?;
+    let nic = Nic::find(launcher::fabric().is_some(), Duration::from_millis(5))?;
+    let mut sender = Sender {
+        endpoints: Endpoints::create(interface, count)?,
+        nic,
+        next: 0,
+    };
+    if let Some(cpu) = args.common.cpu {
+        host::pin(cpu)?;
+    }
+    let result = match args.common.counted {
+        true => counted(&mut sender),
+        false => timed(&mut sender, args.rounds),
+    };
+    sender.nic.release();
+    result
+}
+
+/// Counts the instructions of messages.
+fn counted<I: SharedQueues>(sender: &mut Sender<I>) -> Result<WorkerResult, Failure> {
     for count in COUNTED {
-        set.section(count, &mut |work| {
+        sender.section(count, &mut |work| {
             valgrind::start();
             measured(work);
             valgrind::stop();
         })?;
     }
-    set.nic.release();
     Ok(WorkerResult::Counted(COUNTED.to_vec()))
 }
 
 /// Measures the time of messages.
-pub(super) fn timed<I: Adding>(
-    selected: &Selected,
-    count: u32,
-    args: &ScaleArgs,
-) -> Result<WorkerResult, Failure> {
-    let mut set = prepare::<I>(selected, count, args)?;
+fn timed<I: SharedQueues>(sender: &mut Sender<I>, rounds: u32) -> Result<WorkerResult, Failure> {
     let clock = Clock::calibrate();
     let mut nanoseconds = Vec::new();
     let mut watch = None;
     let mut counter = Counter::new();
-    for round in 0..WARMUP + args.rounds {
+    for round in 0..WARMUP + rounds {
         if round == WARMUP {
             watch = Some(Watch::begin(&clock));
         }
         let mut ticks = 0;
-        set.section(TIMED, &mut |work| {
+        sender.section(TIMED, &mut |work| {
             if round >= WARMUP {
                 counter.begin();
             }
@@ -108,7 +102,6 @@ pub(super) fn timed<I: Adding>(
             nanoseconds.push(ticks as f64 * clock.nanoseconds_per_tick() / f64::from(TIMED));
         }
     }
-    set.nic.release();
     let noise = watch.map(Watch::end).unwrap_or_default();
     Ok(WorkerResult::Timed {
         nanoseconds,
@@ -118,14 +111,14 @@ pub(super) fn timed<I: Adding>(
 }
 
 /// Sends messages to the endpoints.
-struct Sender<I: Adding> {
+struct Sender<I: SharedQueues> {
     endpoints: Endpoints<I>,
     nic: Nic,
     /// Index of the endpoint that gets the next message.
     next: usize,
 }
 
-impl<I: Adding> Sender<I> {
+impl<I: SharedQueues> Sender<I> {
     /// Queues `count` messages, then calls `how` with the work that takes them.
     fn section(
         &mut self,

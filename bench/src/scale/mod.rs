@@ -19,6 +19,8 @@ mod report;
 
 use std::process::Command;
 
+use dat_engine::Device;
+
 use self::messages::WorkerResult;
 use self::options::{Kind, ScaleArgs};
 use self::report::{Conditions, Cost, Memory, Outcome};
@@ -29,32 +31,26 @@ use crate::host::Host;
 use crate::output;
 use crate::report::{DeviceFacts, Files};
 use crate::select;
+use crate::select::Selected;
 use crate::worker::callgrind::{Counts, SWITCHED, WITH_CACHE};
 use crate::worker::{Worker, own_executable, valgrind};
 
 /// Runs the command.
 pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {
     args.check()?;
-    let files = Files::of_run(&args.results)?;
-    let selected = args.on.select()?;
+    let files = Files::of_run(&args.common.results)?;
+    let selected = args.common.on.select()?;
     select::require_addresses(&selected, "take another device, or measure lat there")?;
     if let Some(kind) = args.worker {
-        let count = args.endpoints[0];
-        let result = match kind {
-            Kind::Timed => messages::timed::<Engine>(&selected, count, args)?,
-            Kind::TimedLibmlx5 => messages::timed::<Verbs>(&selected, count, args)?,
-            Kind::Counted => messages::counted::<Engine>(&selected, count, args)?,
-            Kind::CountedLibmlx5 => messages::counted::<Verbs>(&selected, count, args)?,
-            _ => WorkerResult::Memory(memory::run(kind, &selected, count, args)?),
-        };
+        let result = measure(kind, &selected, args)?;
         return output::line(serde_json::to_string(&result).expect("finite numbers"));
     }
     let conditions = Conditions {
         host: Host::read(),
-        device: DeviceFacts::of(&selected, args.on.ib_port)?,
+        device: DeviceFacts::of(&selected, args.common.on.ib_port)?,
         rounds: args.rounds,
         messages_per_section: messages::TIMED,
-        cpu: args.cpu,
+        cpu: args.common.cpu,
     };
     let mut outcomes = Vec::new();
     for &count in &args.endpoints {
@@ -66,33 +62,42 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {
     files.conclude(Ok(()), text, &json, [], &judged)
 }
 
+/// Measures, as a worker process.
+fn measure(kind: Kind, selected: &Selected, args: &ScaleArgs) -> Result<WorkerResult, Failure> {
+    let (count, port) = (args.endpoints[0], args.common.on.ib_port);
+    let adapter = || format!("{}-{port}", selected.name);
+    let device = Device::open(&selected.name)?;
+    let port = device.port(port)?;
+    match kind {
+        Kind::Engine => messages::run(&Engine::open(&device, port, None, false)?, count, args),
+        Kind::Libmlx5 => messages::run(&Verbs::open(&selected.name, port, false)?, count, args),
+        Kind::EngineMemory => memory::engine(&device, count),
+        Kind::DatMemory => memory::dat(&adapter(), count),
+        Kind::Libmlx5Memory => memory::libmlx5(&Verbs::open(&selected.name, port, false)?, count),
+    }
+}
+
 /// Measures one number of endpoints.
 fn one(count: u32, device: &str, args: &ScaleArgs) -> Result<Outcome, Failure> {
-    let bytes = |kind| match ask(kind, count, device, args)? {
+    let bytes = |kind| match ask(&worker(kind, device, args), count)? {
         WorkerResult::Memory(bytes) => Ok(bytes),
         _ => Err(wrong_result()),
     };
     Ok(Outcome {
         endpoints: count,
-        engine: cost([Kind::Timed, Kind::Counted], count, device, args)?,
-        libmlx5: cost(
-            [Kind::TimedLibmlx5, Kind::CountedLibmlx5],
-            count,
-            device,
-            args,
-        )?,
+        engine: cost(Kind::Engine, count, device, args)?,
+        libmlx5: cost(Kind::Libmlx5, count, device, args)?,
         memory: Memory {
-            libmlx5: bytes(Kind::Libmlx5)?,
-            engine: bytes(Kind::Engine)?,
-            dat: bytes(Kind::Dat)?,
+            libmlx5: bytes(Kind::Libmlx5Memory)?,
+            engine: bytes(Kind::EngineMemory)?,
+            dat: bytes(Kind::DatMemory)?,
         },
     })
 }
 
 /// Runs a worker process.
-fn ask(kind: Kind, count: u32, device: &str, args: &ScaleArgs) -> Result<WorkerResult, Failure> {
-    let worker = worker(kind, device, args);
-    worker.run(command(&worker, count, Command::new(own_executable()?)))
+fn ask(worker: &Worker<'_>, count: u32) -> Result<WorkerResult, Failure> {
+    worker.run(command(worker, count, Command::new(own_executable()?)))
 }
 
 fn wrong_result() -> Failure {
@@ -101,18 +106,14 @@ fn wrong_result() -> Failure {
     )
 }
 
-/// Measures the cost per message in worker processes of these kinds.
-fn cost(
-    [timed, counted]: [Kind; 2],
-    count: u32,
-    device: &str,
-    args: &ScaleArgs,
-) -> Result<Cost, Failure> {
+/// Measures the cost per message in worker processes of this kind.
+fn cost(kind: Kind, count: u32, device: &str, args: &ScaleArgs) -> Result<Cost, Failure> {
+    let worker = worker(kind, device, args);
     let WorkerResult::Timed {
         nanoseconds,
         noise,
         pages,
-    } = ask(timed, count, device, args)?
+    } = ask(&worker, count)?
     else {
         return Err(wrong_result());
     };
@@ -123,15 +124,15 @@ fn cost(
         instructions: None,
         cache_lines: None,
     };
-    if args.instructions {
+    if args.common.instructions {
         let counts = Counts::prepare("scale")?;
         let mut options = WITH_CACHE.to_vec();
         // Where its request registers are known, callgrind is on in the section only.
         options.extend(valgrind::CAN_SWITCH.then_some(SWITCHED));
-        let command = counts.command(&options, &own_executable()?);
-        let worker = worker(counted, device, args);
-        let command = self::command(&worker, count, command);
-        let WorkerResult::Counted(sections) = worker.run::<WorkerResult>(command)? else {
+        let program = counts.command(&options, &own_executable()?);
+        let mut command = command(&worker, count, program);
+        command.arg("--counted");
+        let WorkerResult::Counted(sections) = worker.run(command)? else {
             return Err(wrong_result());
         };
         let totals = counts.totals(sections.len())?;
@@ -152,10 +153,9 @@ fn worker<'a>(kind: Kind, device: &'a str, args: &'a ScaleArgs) -> Worker<'a> {
         command: "scale",
         kind: kind.name(),
         device,
-        on: &args.on,
+        args: &args.common,
         rounds: args.rounds,
-        cpu: args.cpu,
-        is_single_threaded: matches!(kind, Kind::TimedLibmlx5 | Kind::CountedLibmlx5),
+        is_single_threaded: kind == Kind::Libmlx5,
     }
 }
 

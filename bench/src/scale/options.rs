@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::failure::Failure;
-use crate::options::{DeviceArgs, ResultArgs, choices, cpu, require_once};
+use crate::options::{WorkerArgs, choices, require_once};
 
 pub(crate) const ABOUT: &str = "\
 Measure the cost per message and the memory of many endpoints on one SRQ.
@@ -50,20 +50,16 @@ Exit status: 0 good, 1 usage, 2 environment (no device, no valgrind, ...), 3 the
 choices! {
     /// What a worker process measures.
     pub(crate) enum Kind {
-        /// Time per message
-        Timed = "timed",
-        /// Instructions per message, under callgrind
-        Counted = "counted",
-        /// Time per message with libmlx5
-        TimedLibmlx5 = "timed-libmlx5",
-        /// Instructions per message with libmlx5, under callgrind
-        CountedLibmlx5 = "counted-libmlx5",
-        /// Memory of the engine's endpoints
+        /// Messages with the engine
         Engine = "engine",
-        /// Memory of DAT's endpoints
-        Dat = "dat",
-        /// Memory of libmlx5's queue pairs
+        /// Messages with libmlx5
         Libmlx5 = "libmlx5",
+        /// Memory of the engine's endpoints
+        EngineMemory = "engine-memory",
+        /// Memory of DAT's endpoints
+        DatMemory = "dat-memory",
+        /// Memory of libmlx5's queue pairs
+        Libmlx5Memory = "libmlx5-memory",
     }
 }
 
@@ -77,21 +73,13 @@ of libmlx5 as libmlx5.time and so on, and memory.libmlx5, memory.engine and memo
 #[command(mut_arg("fail_if", |it| it.help(FIGURES)))]
 pub(crate) struct ScaleArgs {
     #[command(flatten)]
-    pub(crate) on: DeviceArgs,
+    pub(crate) common: WorkerArgs,
     /// Numbers of endpoints to measure, comma-separated
     #[arg(short = 'q', long, value_name = "LIST", value_delimiter = ',', default_value = "1,10,100,1000,10000", value_parser = clap::value_parser!(u32).range(1..=60_000))]
     pub(crate) endpoints: Vec<u32>,
     /// Timed sections of 1024 messages
     #[arg(short = 'n', long = "iters", value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) rounds: u32,
-    /// Also count instructions and cache lines, with valgrind's callgrind
-    #[arg(long)]
-    pub(crate) instructions: bool,
-    /// Pin the measuring thread to this CPU
-    #[arg(long, value_name = "LIST", value_parser = cpu)]
-    pub(crate) cpu: Option<usize>,
-    #[command(flatten)]
-    pub(crate) results: ResultArgs,
     /// Marks a worker process, which does one measurement for its parent.
     #[arg(long, hide = true)]
     pub(crate) worker: Option<Kind>,

@@ -201,15 +201,7 @@ mod tests {
     fn both_tables_fit_a_terminal() {
         let conditions = Conditions {
             host: Host::read(),
-            device: DeviceFacts {
-                name: "mlx5_0".into(),
-                port: 1,
-                firmware: "22.0.0".into(),
-                link: "InfiniBand".into(),
-                path: "direct",
-                path_reason: None,
-                emulated_fabric: Some("default".into()),
-            },
+            device: DeviceFacts::emulated(),
             rounds: 50,
             messages_per_section: 1024,
             cpu: None,

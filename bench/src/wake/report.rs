@@ -210,15 +210,7 @@ mod tests {
     fn every_table_fits_a_terminal() {
         let conditions = Conditions {
             host: Host::read(),
-            device: DeviceFacts {
-                name: "mlx5_0".into(),
-                port: 1,
-                firmware: "22.0.0".into(),
-                link: "InfiniBand".into(),
-                path: "direct",
-                path_reason: None,
-                emulated_fabric: Some("default".into()),
-            },
+            device: DeviceFacts::emulated(),
             rounds: 5,
             seconds: 0.5,
             cpus: Cpus {

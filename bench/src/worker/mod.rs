@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 use serde::de::DeserializeOwned;
 
 use crate::failure::Failure;
-use crate::options::DeviceArgs;
+use crate::options::WorkerArgs;
 
 /// A worker process.
 pub(crate) struct Worker<'a> {
@@ -27,9 +27,8 @@ pub(crate) struct Worker<'a> {
     /// What it measures: the value of `--worker`.
     pub(crate) kind: &'static str,
     pub(crate) device: &'a str,
-    pub(crate) on: &'a DeviceArgs,
+    pub(crate) args: &'a WorkerArgs,
     pub(crate) rounds: u32,
-    pub(crate) cpu: Option<usize>,
     /// Whether libmlx5 locks nothing; the engine and DAT have options.
     pub(crate) is_single_threaded: bool,
 }
@@ -40,11 +39,11 @@ impl Worker<'_> {
     pub(crate) fn of(&self, mut command: Command) -> Command {
         command.args([self.command, "-d", self.device, "--worker", self.kind]);
         command.args(["--iters", &self.rounds.to_string()]);
-        command.args(["--ib-port", &self.on.ib_port.to_string()]);
-        if let Some(path) = self.on.path {
+        command.args(["--ib-port", &self.args.on.ib_port.to_string()]);
+        if let Some(path) = self.args.on.path {
             command.args(["--path", path.name()]);
         }
-        if let Some(cpu) = self.cpu {
+        if let Some(cpu) = self.args.cpu {
             command.args(["--cpu", &cpu.to_string()]);
         }
         // libmlx5 reads it when a device is opened.

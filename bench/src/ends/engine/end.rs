@@ -103,12 +103,12 @@ impl<const SHARED: bool> EngineEnd<SHARED> {
     /// Posts a receive of one segment. The compiler knows their number here, as in most
     /// programs; in [`End::post_receive`] it does not.
     #[inline(always)]
-    pub(crate) fn post_one(&mut self, segment: &Segment, wr_id: u64) -> Result<(), Fault> {
+    pub(super) fn post_one(&mut self, segment: &Segment, wr_id: u64) -> Result<(), Fault> {
         self.post_segments(core::slice::from_ref(segment), wr_id)
     }
 
     /// Returns a part of the memory.
-    pub(crate) fn segment(&self, range: Range<usize>) -> Segment {
+    pub(super) fn segment(&self, range: Range<usize>) -> Segment {
         self.buffer
             .segment(range.start, range.len() as u32)
             .expect("the parts of messages are within the buffer")
@@ -131,7 +131,7 @@ impl<const SHARED: bool> EngineEnd<SHARED> {
     }
 
     /// Posts a send by another endpoint of this end's queues.
-    pub(crate) fn send_by(&self, endpoint: &mut Endpoint, request: &Request) -> Result<(), Fault> {
+    pub(super) fn send_by(&self, endpoint: &mut Endpoint, request: &Request) -> Result<(), Fault> {
         let inline = request.segments[0].length <= endpoint.max_inline();
         let flags = Flags {
             signaled: true,

@@ -113,7 +113,7 @@ impl<const SHARED: bool> VerbsEnd<SHARED> {
 /// # Safety
 /// The queue pair is alive, as is the memory of the request.
 #[inline(always)]
-unsafe fn send_by(qp: NonNull<ibv_qp>, request: *mut ibv_send_wr) -> Result<(), Fault> {
+pub(super) unsafe fn send_by(qp: NonNull<ibv_qp>, request: *mut ibv_send_wr) -> Result<(), Fault> {
     let (qp, mut bad) = (qp.as_ptr(), null_mut());
     // SAFETY: required of the caller; the context of a live queue pair has this function.
     let code = unsafe {
@@ -332,16 +332,4 @@ fn done(completion: &ibv_wc) -> Result<Done, Fault> {
         endpoint: completion.qp_num.into(),
         more: 0,
     })
-}
-
-impl VerbsEnd<true> {
-    /// Posts a send by another queue pair of this end's queues.
-    pub(crate) fn send_by(
-        &self,
-        qp: NonNull<ibv_qp>,
-        request: &mut ibv_send_wr,
-    ) -> Result<(), Fault> {
-        // SAFETY: a live queue pair; the memory is never freed.
-        unsafe { send_by(qp, request) }
-    }
 }

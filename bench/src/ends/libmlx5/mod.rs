@@ -5,15 +5,16 @@
 mod device;
 mod end;
 
+use std::ops::Range;
 use std::ptr::NonNull;
 
-use dv_sys::verbs::ibv_qp;
+use dv_sys::verbs::{ibv_qp, ibv_recv_wr, ibv_send_wr};
 
 pub(crate) use self::device::Verbs;
 pub(crate) use self::end::VerbsEnd;
 
-use super::end::End;
-use super::interface::{Connected, Interface, Pair, Shape};
+use super::end::{End, Fault};
+use super::interface::{Connected, Interface, Pair, Shape, SharedQueues};
 use crate::failure::Failure;
 
 impl Interface for Verbs {
@@ -43,16 +44,43 @@ impl Interface for Verbs {
     }
 }
 
-impl Verbs {
-    /// Creates a queue pair on the queues of an end, connected to itself.
-    pub(crate) fn another(
+impl SharedQueues for Verbs {
+    type Endpoint = NonNull<ibv_qp>;
+    type Receive = ibv_recv_wr;
+
+    fn another(
         &self,
         end: &VerbsEnd<true>,
         sends: u32,
+        _: u32,
+        _: u64,
     ) -> Result<NonNull<ibv_qp>, Failure> {
         let qp = end.queues.queue_pair(sends, 0, 0)?;
         // SAFETY: a live queue pair of this device.
         unsafe { self.connect(qp, qp.as_ref().qp_num)? };
         Ok(qp)
+    }
+
+    fn send_by(
+        _: &VerbsEnd<true>,
+        endpoint: &mut NonNull<ibv_qp>,
+        request: &mut ibv_send_wr,
+    ) -> Result<(), Fault> {
+        // SAFETY: a live queue pair; the memory is never freed.
+        unsafe { end::send_by(*endpoint, request) }
+    }
+
+    fn receive(end: &VerbsEnd<true>, into: Range<usize>) -> ibv_recv_wr {
+        end.receive(into)
+    }
+
+    #[inline(always)]
+    fn post_receive(
+        end: &mut VerbsEnd<true>,
+        into: Range<usize>,
+        receive: &mut ibv_recv_wr,
+        cookie: u64,
+    ) -> Result<(), Fault> {
+        end.post_receive(into, receive, cookie)
     }
 }
