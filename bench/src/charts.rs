@@ -4,15 +4,9 @@
 mod lines;
 
 use crate::plot::{Axis, Line, Panel, Scale};
-use crate::results::ResultFile;
 
+pub(crate) use lines::Source;
 use lines::{Curve, Row, curves, pack, percentile_groups, points_over, split};
-
-/// A result file, and its name in plots; the name is empty if there is one file.
-pub(crate) struct Source<'a> {
-    pub(crate) label: &'a str,
-    pub(crate) file: &'a ResultFile,
-}
 
 /// The plots of one kind.
 pub(crate) struct Section {

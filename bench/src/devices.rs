@@ -1,16 +1,14 @@
 //! `dat-bench devices`: the RDMA devices of this host, their data paths and limits.
 
 mod json;
+mod listed;
 pub(crate) mod options;
 mod place;
 
 use std::fmt::Write;
-use std::path::Path;
 
 use dat_api::object::ia::IaAttributes;
-use dat_engine::{
-    ControlError, Device, DeviceInfo, InlineShape, Limits, PathRequest, PortInfo, Transport,
-};
+use dat_engine::{Device, DeviceInfo, Limits, PortInfo, Transport};
 
 use crate::devices::options::DevicesArgs;
 use crate::failure::Failure;
@@ -19,7 +17,7 @@ use crate::output::{self, counted};
 use crate::report::fit::fit;
 use crate::select;
 
-use place::{CLASS, Place};
+use listed::{ListedDevice, MAX_INLINE_TRIED, WHY_DIRECT, interface_of, rate_of};
 
 /// Runs the command.
 pub(crate) fn run(args: &DevicesArgs) -> Result<(), Failure> {
@@ -55,54 +53,6 @@ pub(crate) fn run(args: &DevicesArgs) -> Result<(), Failure> {
         return Err(no_device());
     }
     Ok(())
-}
-
-/// A device and its inline size, which only a queue pair can tell.
-struct ListedDevice {
-    info: DeviceInfo,
-    /// The largest inline send of one segment, or why no queue pair could be
-    /// created; [`MAX_INLINE_TRIED`] means that or more. None if the device is unusable.
-    inline: Option<Result<u32, ControlError>>,
-    place: Place,
-}
-
-/// The largest inline size that is tried, bytes.
-const MAX_INLINE_TRIED: u32 = 1024;
-
-impl ListedDevice {
-    fn new(info: DeviceInfo) -> Self {
-        let usable = !matches!(info.path, dat_engine::DataPath::Unusable { .. });
-        let inline =
-            (usable && info.transport != Transport::Other).then(|| probe_inline(&info.name));
-        let place = Place::read(Path::new(CLASS), &info.name);
-        Self {
-            info,
-            inline,
-            place,
-        }
-    }
-
-    fn inline_bytes(&self) -> Option<u32> {
-        self.inline.as_ref()?.as_ref().ok().copied()
-    }
-
-    /// Returns what DAT offers on the device.
-    fn offer(&self) -> Option<IaAttributes> {
-        let connects = self.info.transport != Transport::Other;
-        let limits = self.info.limits.as_ref().filter(|_| connects)?;
-        Some(IaAttributes::of(limits))
-    }
-}
-
-/// Finds the inline size by creating queue pairs, since no query returns it.
-fn probe_inline(name: &str) -> Result<u32, ControlError> {
-    let device = Device::open_with(name, PathRequest::from_environment()?)?;
-    let shape = InlineShape {
-        send_depth: 1,
-        recv_depth: 1,
-        send_segments: 1,
-    };
-    device.alloc_pd()?.probe_inline(&shape, MAX_INLINE_TRIED)
 }
 
 /// Returns the failure for an empty list, with the engine's reason: no hardware,
@@ -162,9 +112,6 @@ fn list(devices: &[ListedDevice], fabric: Option<&str>) -> String {
     }
     fit(&out)
 }
-
-/// Why a device gets the direct path.
-const WHY_DIRECT: &str = "an mlx5 device: the engine writes its rings itself";
 
 /// Returns the data path and its reason.
 fn path(device: &DeviceInfo) -> String {
@@ -241,16 +188,6 @@ fn offered(offer: Option<&IaAttributes>) -> String {
     )
 }
 
-/// Returns the speed of a port, as sysfs has it.
-fn rate_of(device: &str, port: &PortInfo) -> Option<String> {
-    place::rate(Path::new(CLASS), device, port.number)
-}
-
-/// Returns the network interface of a GID.
-fn interface_of(device: &str, port: &PortInfo, gid: u8) -> Option<String> {
-    place::interface(Path::new(CLASS), device, port.number, gid)
-}
-
 /// Returns the GID that connections on the port use, and why.
 fn chosen_gid(device: &DeviceInfo, port: &PortInfo) -> String {
     if device.transport == Transport::Iwarp {
@@ -273,6 +210,7 @@ fn chosen_gid(device: &DeviceInfo, port: &PortInfo) -> String {
 #[cfg(test)]
 mod tests {
     use super::json::document;
+    use super::place::Place;
     use super::*;
 
     fn limits() -> Limits {

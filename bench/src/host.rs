@@ -105,6 +105,15 @@ fn available_of(meminfo: &str) -> Option<u64> {
         .checked_mul(1024)
 }
 
+/// Returns what the kernel has counted of the calling thread; no counter is negative.
+pub(crate) fn thread_usage() -> libc::rusage {
+    // SAFETY: all fields are integers, for which zero is a valid value.
+    let mut usage: libc::rusage = unsafe { core::mem::zeroed() };
+    // SAFETY: `usage` is a local variable that is written; every Linux has RUSAGE_THREAD.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    usage
+}
+
 /// Pins the calling thread only; threads that libraries started stay unpinned.
 pub(crate) fn pin(cpu: usize) -> Result<(), Failure> {
     let allowed = core_affinity::get_core_ids().unwrap_or_default();

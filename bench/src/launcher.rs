@@ -43,11 +43,7 @@ pub(crate) fn relaunch() -> Result<Infallible, Failure> {
             "{LAUNCHER} ran dat-bench but did not set {FABRIC}: is it of the same build? (cargo build --release)"
         )));
     }
-    let this = env::current_exe().map_err(|error| {
-        Failure::environment(format!(
-            "cannot find dat-bench's own executable: {error}; is /proc mounted?"
-        ))
-    })?;
+    let this = own_executable()?;
     let launcher = beside(&this)?;
     tracing::info!(launcher = %launcher.display(), "starts again on the emulated device");
     let error = Command::new(&launcher)
@@ -71,6 +67,15 @@ fn beside(executable: &Path) -> Result<PathBuf, Failure> {
         "the emulated device needs {}, which does not exist: build it (cargo build --release), or name a real device with -d",
         launcher.display()
     )))
+}
+
+/// Returns the path of this program.
+pub(crate) fn own_executable() -> Result<PathBuf, Failure> {
+    env::current_exe().map_err(|error| {
+        Failure::environment(format!(
+            "cannot find dat-bench's own executable: {error}; is /proc mounted?"
+        ))
+    })
 }
 
 #[cfg(test)]

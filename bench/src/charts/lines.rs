@@ -1,8 +1,13 @@
 //! Lines of plots from cases, their names, and how many share a plot.
 
-use super::Source;
 use crate::plot::{Axis, Line, MOST_LINES, Panel};
-use crate::results::Case;
+use crate::results::{Case, ResultFile};
+
+/// A result file, and its name in plots; the name is empty if there is one file.
+pub(crate) struct Source<'a> {
+    pub(crate) label: &'a str,
+    pub(crate) file: &'a ResultFile,
+}
 
 /// A case, with the name of its file.
 #[derive(Clone, Copy)]

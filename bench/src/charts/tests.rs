@@ -1,6 +1,7 @@
 //! Every result is in a plot.
 
 use super::*;
+use crate::results::ResultFile;
 use serde_json::{Value, json};
 
 fn file(command: &str, results: &Value) -> ResultFile {

@@ -5,8 +5,8 @@ use std::process::Command;
 use super::process::Process;
 use crate::compare::options::CompareArgs;
 use crate::failure::Failure;
+use crate::launcher::own_executable;
 use crate::options::Operation;
-use crate::worker::own_executable;
 
 /// One run.
 #[derive(Clone, Debug, PartialEq)]

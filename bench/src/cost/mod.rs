@@ -35,10 +35,11 @@ use crate::cost::options::CostArgs;
 use crate::ends::udapl;
 use crate::failure::Failure;
 use crate::host::Host;
+use crate::launcher::own_executable;
 use crate::report::{DeviceFacts, Files};
 use crate::select;
+use crate::worker::Worker;
 use crate::worker::callgrind::Counts;
-use crate::worker::{Worker, own_executable};
 
 /// Runs the command.
 pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {

@@ -4,7 +4,7 @@ use dat_engine::control::GidChoice;
 use dat_engine::{DataPath, DeviceInfo, PortInfo, Transport};
 use serde::Serialize;
 
-use super::{ListedDevice, MAX_INLINE_TRIED, WHY_DIRECT, interface_of, rate_of};
+use super::listed::{ListedDevice, MAX_INLINE_TRIED, WHY_DIRECT, interface_of, rate_of};
 use crate::report::document::{object, pretty};
 
 pub(super) fn document(devices: &[ListedDevice], fabric: Option<&str>) -> String {

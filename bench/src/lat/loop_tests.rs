@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use dat_engine::Status;
 
+use super::arrival::Method;
 use super::closed::{self, OtherSide, Remote, Responder};
 use super::messages::{Writes, with_messages};
 use super::meter::Meter;
@@ -15,7 +16,7 @@ use crate::clock::Clock;
 use crate::ends::memory_end::{Break, MemoryEnd, SIZE, failed, memory_pair};
 use crate::ends::{Stop, Watchdog};
 use crate::options::Operation;
-use crate::report::{Goal, Method};
+use crate::report::Goal;
 use crate::stats::{Reported, Samples};
 
 const POLLED: Kind = Kind::Write(Method::LastByte);

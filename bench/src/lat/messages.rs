@@ -46,7 +46,7 @@ impl Messages for Sends {
 /// of its number; it is 0 in the memory of both sides at first. The receiver polls that byte in
 /// its memory, or (`BEHIND`) polls for the receive of an empty send that follows each write.
 ///
-/// Only some devices promise that the last byte arrives last (see `crate::report`'s `Arrival`).
+/// Only some devices promise that the last byte arrives last (see [`Arrival`](super::arrival::Arrival)).
 /// The send behind a write is received after it on every device, and through every interface:
 /// uDAPL 1.2 and iWARP have no writes with immediate data.
 pub(super) struct Writes<const BEHIND: bool>;
@@ -108,9 +108,9 @@ impl Messages for Reads {
 /// Evaluates an expression for the messages of a kind, whose type has the given name in it.
 macro_rules! with_messages {
     ($kind:expr, $messages:ident => $work:expr) => {{
+        use $crate::lat::arrival::Method;
         use $crate::lat::messages::{Reads, Sends, Writes};
         use $crate::lat::pass::Kind;
-        use $crate::report::Method;
         match $kind {
             Kind::Send => {
                 type $messages = Sends;

@@ -3,36 +3,50 @@
 //! | module | contents |
 //! |---|---|
 //! | `loop_tests` | the loops over links in memory |
+//! | `json`, `table`, `layers`, `histogram` | output |
 //! | `sides` | the passes between two sides, in one process or in two |
+//! | `outcome` | the results of a case |
 //! | `open` | the open loop: messages on schedule |
 //! | `closed` | the closed loop, and the responder |
 //! | `messages` | how the messages of each kind are posted, and their arrival noticed |
 //! | `side` | one side: a link, and its send queue's credits |
 //! | `credits` | which requests are signalled |
 //! | `plan` | sizes, rounds and turns of the interfaces |
+//! | `conditions` | the lines above the table |
 //! | `meter` | warm-up, samples, and the end |
 //! | `pass` | one uninterrupted measurement: what it exchanges and records |
+//! | `arrival` | how the receiver of an RDMA write notices it |
 //! | `options` | options and help |
 
+mod arrival;
 mod closed;
+mod conditions;
 mod credits;
+mod histogram;
+mod json;
+mod layers;
 #[cfg(test)]
 mod loop_tests;
 mod messages;
 mod meter;
 mod open;
 pub(crate) mod options;
+mod outcome;
 mod pass;
 mod plan;
 mod side;
 mod sides;
+mod table;
 
+use self::conditions::Conditions;
 use self::options::LatArgs;
+use self::outcome::Outcome;
 use self::plan::Plan;
+use self::table::Columns;
 use crate::ends::Needs;
 use crate::failure::Failure;
 use crate::report::fit::fit;
-use crate::report::{self, Columns, Conditions, Files, Outcome, Reliability, reliability};
+use crate::report::{Files, Reliability, reliability};
 use crate::runs::{self, Measured, Sides};
 
 /// Runs the command. Prints the result of each size when it is measured.
@@ -63,16 +77,16 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
     let head = format!(
         "{}\n{}",
         fit(&conditions.to_string()),
-        report::header(columns)
+        table::header(columns)
     );
-    let rows = |outcomes: &[Outcome]| report::rows(outcomes, columns);
+    let rows = |outcomes: &[Outcome]| table::rows(outcomes, columns);
     let Measured { outcomes, ended } = runs::measure(sides, &plan, head, rows)?;
     if outcomes.is_empty() {
         return ended;
     }
     // What was measured before a failure is kept.
     let text = text_below(&conditions, columns, &outcomes, args.first_look);
-    let json = report::json(&conditions, &outcomes, ended.is_ok());
+    let json = json::text(&conditions, &outcomes, ended.is_ok());
     let samples = outcomes.iter().flat_map(|outcome| {
         let service = outcome.open.iter().map(|open| &open.service.samples);
         [&outcome.times.samples].into_iter().chain(service)
@@ -116,12 +130,12 @@ fn text_below(
     outcomes: &[Outcome],
     is_first_look: bool,
 ) -> String {
-    let mut text = format!("{}\n", report::NOTE);
+    let mut text = format!("{}\n", table::NOTE);
     if columns.rates {
-        text += &format!("{}\n", report::RATES_NOTE);
+        text += &format!("{}\n", table::RATES_NOTE);
     }
     if columns.apis {
-        text += &format!("{}\n", report::layers::NOTE);
+        text += &format!("{}\n", layers::NOTE);
     }
     let judged = judged(conditions, outcomes);
     text += &match is_first_look {
@@ -129,7 +143,7 @@ fn text_below(
         false => reliability::text(&judged),
     };
     if let [outcome] = outcomes {
-        text += &format!("\n{}\n", report::histogram_text(outcome, conditions));
+        text += &format!("\n{}\n", histogram::text(outcome, conditions));
     }
     text
 }

@@ -1,9 +1,9 @@
 //! One uninterrupted measurement: what messages it exchanges, and what it records.
 
+use super::arrival::{Arrival, Method};
 use crate::clock::Clock;
 use crate::noise::Noise;
 use crate::options::Operation;
-use crate::report::{Arrival, Method};
 use crate::stats::Samples;
 use crate::stats::pace::Pace;
 

@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use dat_engine::cm::ListenOn;
 
+use super::arrival::Arrival;
+use super::conditions::Conditions;
 use super::meter::Meter;
 use super::options::LatArgs;
 use super::pass::{Kind, Pass, Schedule};
 use crate::ends::DevicePort;
 use crate::failure::Failure;
 use crate::options::{LastByte, Operation, Wait};
-use crate::report::{Arrival, Conditions, Goal, RunConditions};
+use crate::report::{Goal, RunConditions};
 use crate::runs::{Amount, CommonPlan};
 use crate::stats::{Reported, Samples};
 

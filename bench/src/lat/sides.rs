@@ -28,9 +28,11 @@ use std::time::Duration;
 
 use dat_engine::DataInOrder;
 
+use super::arrival::Arrival;
 use super::closed::{self, OtherSide, Remote, Responder};
 use super::messages::{Messages, with_messages};
 use super::open;
+use super::outcome::{Open, Outcome};
 use super::pass::{Pass, Recording};
 use super::plan::Plan;
 use super::side::Side;
@@ -39,7 +41,7 @@ use crate::exchange::{Done, Options, Peer};
 use crate::failure::Failure;
 use crate::noise::{Noise, Watch};
 use crate::options::{Api, Wait};
-use crate::report::{Arrival, Distribution, Open, Outcome};
+use crate::report::Distribution;
 use crate::runs::{Command, CommonPlan, explain};
 use crate::stats::pace::Pace;
 

@@ -4,48 +4,12 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-
 use super::look::Look;
-use super::{Noise, Range};
+use super::record::{Noise, Ran, Range};
 use crate::clock::{Clock, kernel_nanoseconds};
+use crate::host::thread_usage;
 
 const CPUS: &str = "/sys/devices/system/cpu";
-
-/// How long a thread ran in an elapsed time.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
-pub(crate) struct Ran {
-    pub(crate) elapsed_nanoseconds: u64,
-    /// CPU time, system calls included (`CLOCK_THREAD_CPUTIME_ID`).
-    pub(crate) cpu_nanoseconds: u64,
-    /// How often the kernel took the processor away from the thread.
-    pub(crate) involuntary_switches: u64,
-}
-
-impl Ran {
-    /// Returns the share of the time in which the thread ran, at most 1.
-    pub(crate) fn share(self) -> f64 {
-        match self.elapsed_nanoseconds {
-            0 => 1.0,
-            elapsed => (self.cpu_nanoseconds as f64 / elapsed as f64).min(1.0),
-        }
-    }
-
-    /// Returns what has come since an earlier reading of the same watch.
-    pub(crate) fn since(self, earlier: Self) -> Self {
-        Self {
-            elapsed_nanoseconds: self.elapsed_nanoseconds - earlier.elapsed_nanoseconds,
-            cpu_nanoseconds: self.cpu_nanoseconds - earlier.cpu_nanoseconds,
-            involuntary_switches: self.involuntary_switches - earlier.involuntary_switches,
-        }
-    }
-
-    pub(super) fn add(&mut self, other: Self) {
-        self.elapsed_nanoseconds += other.elapsed_nanoseconds;
-        self.cpu_nanoseconds += other.cpu_nanoseconds;
-        self.involuntary_switches += other.involuntary_switches;
-    }
-}
 
 /// Watches the calling thread from [`Watch::begin`] to [`Watch::end`].
 pub(crate) struct Watch {
@@ -125,13 +89,13 @@ impl ThreadReading {
         let run_queue = schedstat
             .and_then(|file| file.read_at(&mut text, 0).ok())
             .and_then(|length| run_queue(str::from_utf8(&text[..length]).ok()?));
-        let (voluntary, involuntary) = switches();
+        let usage = thread_usage();
         Self {
             wall: kernel_nanoseconds(libc::CLOCK_MONOTONIC),
             cpu: kernel_nanoseconds(libc::CLOCK_THREAD_CPUTIME_ID),
             run_queue,
-            voluntary,
-            involuntary,
+            voluntary: usage.ru_nvcsw as u64,
+            involuntary: usage.ru_nivcsw as u64,
         }
     }
 }
@@ -149,16 +113,6 @@ impl ThreadReading {
 /// Returns the time on run queues from `schedstat`: CPU time, waiting time, time slices.
 fn run_queue(schedstat: &str) -> Option<u64> {
     schedstat.split_whitespace().nth(1)?.parse().ok()
-}
-
-/// Returns the voluntary and involuntary context switches of the calling thread.
-fn switches() -> (u64, u64) {
-    // SAFETY: all fields are integers, for which zero is a valid value.
-    let mut usage: libc::rusage = unsafe { core::mem::zeroed() };
-    // SAFETY: `usage` is a local variable that is written; every Linux has RUSAGE_THREAD.
-    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
-    // Counters are not negative.
-    (usage.ru_nvcsw as u64, usage.ru_nivcsw as u64)
 }
 
 /// Counters of the CPU on which the calling thread runs.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{Noise, Ran};
+use super::record::{Noise, Ran};
 
 /// A thread that spins and runs less than this share of the time was starved.
 const LEAST_SHARE: f64 = 0.95;
@@ -187,8 +187,9 @@ impl fmt::Display for Noise {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Hiccups, Range};
     use super::*;
+    use crate::noise::look::Hiccups;
+    use crate::noise::record::Range;
 
     fn ran(cpu_milliseconds: u64, elapsed_milliseconds: u64) -> Ran {
         Ran {

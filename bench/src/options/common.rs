@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Path, absolute, cpu};
+use super::values::{Path, absolute, cpu};
 use crate::failure::Failure;
 use crate::results::Condition;
 

@@ -1,164 +1,17 @@
 //! Options that several commands have, with perftest's short letters. Each command has its own
-//! in its folder; `cli` has all commands.
+//! in its folder; `cli` has all commands. A module names only those below it in this table.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `run` | commands with a client and a server |
+//! | `common` | devices, results, worker processes |
+//! | `values` | the values of options, and their parsers |
 
 mod common;
 mod run;
-
-use std::time::Duration;
+mod values;
 
 pub(crate) use common::{DeviceArgs, HistogramArgs, ResultArgs, WorkerArgs, require_once};
 pub(crate) use run::{MAX_WARMUP, RunArgs, default_inline, size};
-
-use crate::results::Condition;
-use crate::stats::Reported;
-
-/// The TCP port of the control connection, as in perftest.
-pub(crate) const PORT: u16 = 18515;
-/// The environment variable for the address on which DAT's service points listen.
-pub(crate) const LISTEN: &str = "DAT_LISTEN";
-
-/// Defines an option's values: the enum, and their names on the command line, in JSON and in
-/// the output.
-macro_rules! choices {
-    ($(#[$meta:meta])* $vis:vis enum $name:ident {
-        $($(#[$doc:meta])* $value:ident = $text:tt,)*
-    }) => {
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
-        $(#[$meta])*
-        $vis enum $name {
-            $($(#[$doc])* #[value(name = $text)] #[serde(rename = $text)] $value,)*
-        }
-
-        impl std::fmt::Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(self.name())
-            }
-        }
-
-        impl $name {
-            $vis fn name(self) -> &'static str {
-                match self {
-                    $(Self::$value => $text,)*
-                }
-            }
-        }
-    };
-}
-pub(crate) use choices;
-
-choices! {
-    /// The data path.
-    pub(crate) enum Path {
-        /// Direct on mlx5 devices, else verbs
-        Auto = "auto",
-        /// The engine writes the device's rings
-        Direct = "direct",
-        /// libibverbs
-        Verbs = "verbs",
-    }
-}
-
-choices! {
-    /// The measured operation.
-    pub(crate) enum Operation {
-        /// Send into a posted receive, answered by a send
-        Send = "send",
-        /// RDMA write, answered by an RDMA write (lat: --last-byte says how it is noticed)
-        Write = "write",
-        /// RDMA read of the other side's memory
-        Read = "read",
-    }
-}
-
-impl Operation {
-    /// Returns which part of the round trip is reported, by perftest's convention.
-    pub(crate) fn reported(self) -> Reported {
-        match self {
-            Self::Send | Self::Write => Reported::HalfRoundTrip,
-            Self::Read => Reported::FullRoundTrip,
-        }
-    }
-}
-
-choices! {
-    /// Whether the receiver of an RDMA write polls the last byte of its memory.
-    #[derive(Default)]
-    pub(crate) enum LastByte {
-        /// If the devices of both sides promise the order of a message's bytes
-        #[default]
-        Auto = "auto",
-        /// Also if they do not promise it
-        Force = "force",
-        /// Not at all: an empty send follows each write
-        Never = "never",
-    }
-}
-
-choices! {
-    /// The measured interface; all of them use the same engine.
-    pub(crate) enum Api {
-        /// The engine, without DAT
-        Engine = "engine",
-        /// DAT's Rust types (dat_api::safe)
-        Rust = "rust",
-        /// DAT's C calls (libdat.so, loaded at run time)
-        C = "c",
-    }
-}
-
-choices! {
-    /// A wait policy of DAT.
-    pub(crate) enum Wait {
-        /// Spin
-        Poll = "poll",
-        /// Halt the core between polls until the next completion is written
-        Umwait = "umwait",
-        /// Spin for a learned time, then sleep
-        Adaptive = "adaptive",
-        /// Sleep at once
-        Block = "block",
-    }
-}
-
-/// Parses a positive time in seconds, with fractions.
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    const LONGEST: f64 = 1e6;
-    match text.parse::<f64>() {
-        Ok(seconds) if seconds > 0.0 && seconds <= LONGEST => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err(format!("expected seconds, above 0 and up to {LONGEST}")),
-    }
-}
-
-/// Parses messages per second, with the suffixes k and M as powers of 1000.
-pub(crate) fn per_second(text: &str) -> Result<f64, String> {
-    const MOST: f64 = 1e8;
-    let (digits, unit) = match text.strip_suffix(['k', 'K']) {
-        Some(digits) => (digits, 1e3),
-        None => match text.strip_suffix('M') {
-            Some(digits) => (digits, 1e6),
-            None => (text, 1.0),
-        },
-    };
-    match digits.parse::<f64>().map(|number| number * unit) {
-        Ok(rate) if (1.0..=MOST).contains(&rate) => Ok(rate),
-        _ => Err("expected messages per second, 1 to 100M, such as 500, 10k or 1.5M".into()),
-    }
-}
-
-/// Parses one CPU number. `host::pin` refuses a CPU that does not exist.
-pub(crate) fn cpu(text: &str) -> Result<usize, String> {
-    if text.contains([',', '-']) {
-        return Err("expected one CPU number: there is one measuring thread".into());
-    }
-    text.parse()
-        .map_err(|_| "expected a CPU number, as in /proc/cpuinfo".into())
-}
-
-/// Parses a condition of a command that measures: there is no earlier result.
-pub(crate) fn absolute(text: &str) -> Result<Condition, String> {
-    let condition: Condition = text.parse()?;
-    match condition.is_change() {
-        true => Err("a change such as +10% needs two result files: use 'dat-bench diff'".into()),
-        false => Ok(condition),
-    }
-}
+pub(crate) use values::{Api, LISTEN, LastByte, Operation, Path, Wait};
+pub(crate) use values::{choices, per_second, seconds};

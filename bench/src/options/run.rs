@@ -5,7 +5,8 @@ use std::time::Duration;
 use clap::Args;
 use dat_engine::cm::ListenOn;
 
-use super::{Api, DeviceArgs, LISTEN, Operation, PORT, ResultArgs, cpu, require_once, seconds};
+use super::common::{DeviceArgs, ResultArgs, require_once};
+use super::values::{Api, LISTEN, Operation, PORT, cpu, seconds};
 use crate::failure::Failure;
 
 /// The largest message of an mlx5 device, bytes.

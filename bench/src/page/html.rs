@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::{Input, date};
+use super::date;
+use super::input::Input;
 use crate::charts::Section;
 use crate::output::counted;
 use crate::plot::{draw, escape};

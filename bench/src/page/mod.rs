@@ -4,15 +4,17 @@
 //! ```text
 //! run     reads the files, names them, writes the page
 //! html    the page                 date    seconds since 1970 as date and time
+//! input   the result files, and their names
 //! ```
 
 mod date;
 mod html;
+mod input;
 pub(crate) mod options;
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use self::input::{Input, name};
 use crate::charts::{Section, Source, sections};
 use crate::failure::Failure;
 use crate::output::{finish, is_stdout, probe_all};
@@ -22,15 +24,6 @@ use crate::results::ResultFile;
 
 /// The name of the page in a folder.
 const PAGE: &str = "report.html";
-
-/// A result file with its names.
-struct Input {
-    /// As it was given.
-    path: PathBuf,
-    /// Its name on the page; no other file has it.
-    label: String,
-    file: ResultFile,
-}
 
 /// Runs the command.
 pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
@@ -81,64 +74,5 @@ fn is_same(one: &Path, other: &Path) -> bool {
     match (one.canonicalize(), other.canonicalize()) {
         (Ok(one), Ok(other)) => one == other,
         _ => false,
-    }
-}
-
-/// Names the files: without folder and extension, unless several would have the same
-/// name.
-fn name(inputs: &mut [Input]) {
-    let stem = |path: &Path| match path.file_stem() {
-        Some(stem) => stem.to_string_lossy().into_owned(),
-        None => path.display().to_string(),
-    };
-    let stems: Vec<String> = inputs.iter().map(|input| stem(&input.path)).collect();
-    let mut taken = BTreeSet::new();
-    for (input, stem) in inputs.iter_mut().zip(&stems) {
-        let is_unique = stems.iter().filter(|other| *other == stem).count() == 1;
-        let wanted = match is_unique {
-            true => stem.clone(),
-            false => input.path.display().to_string(),
-        };
-        let mut label = wanted.clone();
-        let mut number = 2;
-        while !taken.insert(label.clone()) {
-            label = format!("{wanted} ({number})");
-            number += 1;
-        }
-        input.label = label;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    pub(super) fn input(path: &str, json: &str) -> Input {
-        Input {
-            path: path.into(),
-            label: String::new(),
-            file: ResultFile::parse(json).unwrap(),
-        }
-    }
-
-    #[test]
-    fn every_file_has_a_name_of_its_own() {
-        let empty = r#"{"schema": "dat-bench/lat/3", "results": []}"#;
-        let paths = ["a/before.json", "after.json", "b/before.json", "after.json"];
-        let mut inputs = paths.map(|path| input(path, empty));
-        name(&mut inputs);
-        let labels = inputs.map(|input| input.label);
-        assert_eq!(
-            labels,
-            [
-                "a/before.json",
-                "after.json",
-                "b/before.json",
-                "after.json (2)"
-            ]
-        );
-        let mut one = [input("out/r.json", empty)];
-        name(&mut one);
-        assert_eq!(one[0].label, "r");
     }
 }

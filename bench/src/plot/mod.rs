@@ -1,9 +1,12 @@
-//! Plots as SVG, for `--svg` and for the page of `report`.
+//! Plots as SVG, for `--svg` and for the page of `report`. A module names only those below it in this
+//! table.
 //!
-//! ```text
-//! axis    scales, ranges and ticks      text   widths of text, line breaks
-//! svg     a panel, and a page of panels
-//! ```
+//! | module | contents |
+//! |---|---|
+//! | `svg` | a panel as SVG, and a page of panels |
+//! | `panel` | a plot: its axes and lines |
+//! | `axis` | scales, ranges and ticks |
+//! | `text` | widths of text, line breaks |
 //!
 //! A panel has its title above, its legend below and each axis with its unit, so
 //! that no text covers data. Colours are attributes of the elements, which the style
@@ -11,45 +14,14 @@
 //! `warn`).
 
 mod axis;
+mod panel;
 mod svg;
 mod text;
 
 pub(crate) use axis::{Axis, Scale};
+pub(crate) use panel::{Line, Panel};
 pub(crate) use svg::{COLOURS, draw, page};
 pub(crate) use text::escape;
 
 /// Most lines of a panel: as many as there are colours.
 pub(crate) const MOST_LINES: usize = COLOURS.len();
-
-/// One line of a panel.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Line {
-    pub(crate) name: String,
-    /// (x, y); on logarithmic axes both are positive.
-    pub(crate) points: Vec<(f64, f64)>,
-    /// The continuation of the line where too few samples support it; drawn faintly.
-    pub(crate) tail: Vec<(f64, f64)>,
-    /// Whether the result behind the line is unreliable.
-    pub(crate) unreliable: bool,
-    /// Whether the points are joined.
-    pub(crate) joined: bool,
-}
-
-impl Line {
-    fn all(&self) -> impl Iterator<Item = (f64, f64)> + Clone {
-        self.points.iter().chain(&self.tail).copied()
-    }
-}
-
-/// One plot with its axes.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Panel {
-    pub(crate) title: String,
-    /// What is the same for all lines; may be empty.
-    pub(crate) subtitle: String,
-    /// A warning, such as that the device is emulated; may be empty.
-    pub(crate) warning: String,
-    pub(crate) x: Axis,
-    pub(crate) y: Axis,
-    pub(crate) lines: Vec<Line>,
-}

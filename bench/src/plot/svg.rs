@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use super::axis::Range;
+use super::axis::{Range, Scale};
+use super::panel::{Line, Panel};
 use super::text::{escape, shorten, width, wrap};
-use super::{Line, Panel, Scale};
 
 /// Okabe and Ito's colours, which are distinct with red-green blindness too.
 pub(crate) const COLOURS: [&str; 8] = [

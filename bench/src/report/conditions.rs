@@ -6,12 +6,9 @@ use std::time::Duration;
 use dat_engine::{DataPath, Device, DeviceInfo, PortInfo};
 use serde::Serialize;
 
-use super::{Arrival, RunConditions};
 use crate::failure::Failure;
 use crate::host::Host;
-use crate::options::{Operation, Wait};
 use crate::select::Selected;
-use crate::stats::Reported;
 
 /// When a measurement ends.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -130,85 +127,4 @@ pub(crate) fn head(device: &DeviceFacts, host: &Host, rest: &str) -> String {
 /// Returns where a thread runs.
 pub(crate) fn pinned(cpu: Option<usize>) -> String {
     cpu.map_or("not pinned".to_owned(), |cpu| format!("on CPU {cpu}"))
-}
-
-/// What is the same for all sizes of a run of `lat`.
-#[derive(Clone, Debug)]
-pub(crate) struct Conditions {
-    pub(crate) run: RunConditions,
-    /// DAT's wait policy; none if its events are dequeued in a loop.
-    pub(crate) wait: Option<Wait>,
-    /// Messages per second of the open loop; empty for the closed loop.
-    pub(crate) rates: Vec<f64>,
-    /// The reported part of a round trip.
-    pub(crate) reported: Reported,
-    /// How the receiver of a write notices it; for write only.
-    pub(crate) arrival: Option<Arrival>,
-}
-
-impl Conditions {
-    /// Returns whether messages were sent on schedule.
-    pub(crate) fn is_open(&self) -> bool {
-        !self.rates.is_empty()
-    }
-
-    /// Returns the reported part of the round trip, for headings.
-    pub(crate) fn reported_name(&self) -> &'static str {
-        match self.reported {
-            _ if self.is_open() => "response time",
-            Reported::HalfRoundTrip => "half round trip",
-            Reported::FullRoundTrip => "full round trip",
-        }
-    }
-}
-
-/// The lines above the table.
-impl fmt::Display for Conditions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let run = &self.run;
-        writeln!(f, " {}", run.device.emulation_note())?;
-        let (operation, sides) = (run.operation.name(), run.sides());
-        if self.is_open() {
-            let most = match run.operation {
-                Operation::Write => 1,
-                _ => run.tx_depth,
-            };
-            writeln!(
-                f,
-                " {operation} on schedule (open loop), {sides}; up to {most} in flight"
-            )?;
-            writeln!(
-                f,
-                " reported: response time from DUE to answered, service time from SENT to answered; FULL round trips"
-            )?;
-        } else {
-            writeln!(f, " {operation} ping-pong, {sides}; one message in flight")?;
-            let part = match self.reported {
-                Reported::HalfRoundTrip => "HALF of the round trip",
-                Reported::FullRoundTrip => "the FULL round trip",
-            };
-            writeln!(
-                f,
-                " reported: {part} (perftest's convention for {operation})"
-            )?;
-        }
-        if let Some(arrival) = &self.arrival {
-            writeln!(f, " arrival  : {arrival}")?;
-        }
-        let events = match (run.measures_dat(), self.wait) {
-            (false, _) => String::new(),
-            (true, None) => "; DAT's events by dequeue".to_owned(),
-            (true, Some(wait)) => format!("; DAT's events by wait, {}", wait.name()),
-        };
-        write!(f, "{}{}", run.device_line(), run.api_lines(&events))?;
-        writeln!(
-            f,
-            " run      : {} after {} warm-up round trips per size; {}, {}",
-            run.goal,
-            run.warmup,
-            run.depths(),
-            run.inline()
-        )?;
-        f.write_str(&run.host_lines())
-    }
 }

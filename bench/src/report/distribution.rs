@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use super::percentiles;
 use crate::stats::Samples;
 use crate::stats::rounds::{Interval, median, median_interval};
 
@@ -81,4 +80,22 @@ struct Percentile {
 struct Buckets {
     significant_digits: u8,
     nanoseconds_and_count: Vec<(u64, u64)>,
+}
+
+/// Reported quantiles (0 to 1) and their names.
+const QUANTILES: [(f64, &str); 6] = [
+    (0.5, "50 %"),
+    (0.9, "90 %"),
+    (0.99, "99 %"),
+    (0.999, "99.9 %"),
+    (0.9999, "99.99 %"),
+    (0.999_99, "99.999 %"),
+];
+
+/// Returns the percentiles for which there are enough samples: share, name and
+/// value in microseconds.
+pub(crate) fn percentiles(samples: &Samples) -> impl Iterator<Item = (f64, &'static str, f64)> {
+    QUANTILES
+        .into_iter()
+        .filter_map(|(share, name)| Some((share, name, samples.percentile(share)?)))
 }

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-use super::DeviceFacts;
+use super::conditions::DeviceFacts;
 
 /// Makes a value with these keys in JSON, in this order; `docs/schema` describes them.
 macro_rules! object {

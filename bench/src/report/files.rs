@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
-use super::{Reliability, csv, hgrm, hlog, reliability, svg};
+use super::reliability::{self, Reliability};
+use super::{csv, hgrm, hlog, svg};
 use crate::failure::Failure;
 use crate::options::{HistogramArgs, ResultArgs};
 use crate::output::{finish, is_stdout, probe_all};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Case, Figure, Unit};
+use super::case::{Case, Figure, Unit};
 use crate::failure::Failure;
 
 /// A condition of `--fail-if`.

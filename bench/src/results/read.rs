@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Case, Unit};
+use super::case::{Case, Unit};
 use crate::stats::rounds::median;
 
 const MEBIBYTE: f64 = (1 << 20) as f64;

@@ -28,12 +28,13 @@ use crate::ends::engine::Engine;
 use crate::ends::libmlx5::Verbs;
 use crate::failure::Failure;
 use crate::host::Host;
+use crate::launcher::own_executable;
 use crate::output;
 use crate::report::{DeviceFacts, Files};
 use crate::select;
 use crate::select::Selected;
 use crate::worker::callgrind::{Counts, SWITCHED, WITH_CACHE};
-use crate::worker::{Worker, own_executable, valgrind};
+use crate::worker::{Worker, valgrind};
 
 /// Runs the command.
 pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {

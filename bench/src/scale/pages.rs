@@ -10,6 +10,8 @@ use std::os::fd::FromRawFd;
 
 use serde::{Deserialize, Serialize};
 
+use crate::host::thread_usage;
+
 /// Page faults of the thread.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(super) struct Faults {
@@ -89,11 +91,7 @@ impl Counter {
 
 impl Faults {
     fn now() -> Self {
-        // SAFETY: all fields are integers, for which zero is a valid value.
-        let mut usage: libc::rusage = unsafe { core::mem::zeroed() };
-        // SAFETY: `usage` is a local variable that is written; every Linux has RUSAGE_THREAD.
-        unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
-        // Counters are not negative.
+        let usage = thread_usage();
         Self {
             minor: usage.ru_minflt as u64,
             major: usage.ru_majflt as u64,

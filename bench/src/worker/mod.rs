@@ -12,7 +12,6 @@ pub(crate) mod callgrind;
 pub(crate) mod section;
 pub(crate) mod valgrind;
 
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde::de::DeserializeOwned;
@@ -89,13 +88,4 @@ impl Worker<'_> {
             ))
         })
     }
-}
-
-/// Returns the path of this program.
-pub(crate) fn own_executable() -> Result<PathBuf, Failure> {
-    std::env::current_exe().map_err(|error| {
-        Failure::environment(format!(
-            "cannot find dat-bench's own executable: {error}; is /proc mounted?"
-        ))
-    })
 }

@@ -2,10 +2,12 @@
 
 use serde::Serialize;
 
-use super::document::{document, object};
+use super::conditions::Conditions;
 use super::layers;
-use super::{Conditions, Distribution, Outcome};
+use super::outcome::Outcome;
 use crate::options::Wait;
+use crate::report::Distribution;
+use crate::report::document::{document, object};
 
 /// Name and version of the schema. Version 1 had one result per size; since version
 /// 2 there is one per size and API. Since version 3 percentiles without enough
@@ -19,7 +21,7 @@ enum DatEvents {
     Wait(Wait),
 }
 
-pub(crate) fn text(conditions: &Conditions, outcomes: &[Outcome], complete: bool) -> String {
+pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome], complete: bool) -> String {
     let run = &conditions.run;
     let events = || conditions.wait.map_or(DatEvents::Dequeue, DatEvents::Wait);
     let results: Vec<_> = outcomes.iter().map(|it| entry(it, conditions)).collect();

@@ -2,8 +2,10 @@
 //! confidence interval of the median. The standard deviation is exact below a
 //! microsecond too, and `t_max` is the largest sample.
 
-use super::fit::{WIDTH, flow};
-use super::{Distribution, Outcome, layers};
+use super::layers;
+use super::outcome::Outcome;
+use crate::report::Distribution;
+use crate::report::fit::{WIDTH, flow};
 
 const COLUMNS: [&str; 11] = [
     "#bytes",
@@ -45,15 +47,15 @@ fn more(cells: &str) -> String {
 
 /// The columns that follow those of [`COLUMNS`].
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Columns {
+pub(super) struct Columns {
     /// Rates of an open loop.
-    pub(crate) rates: bool,
+    pub(super) rates: bool,
     /// Several interfaces: the columns of [`layers`].
-    pub(crate) apis: bool,
+    pub(super) apis: bool,
 }
 
 /// Returns the names of the columns between two rules.
-pub(crate) fn header(columns: Columns) -> String {
+pub(super) fn header(columns: Columns) -> String {
     let mut names = line(&COLUMNS);
     if columns.rates {
         names += &more(&paced(["rate[/s]", "sent[/s]", "late", "time"]));
@@ -72,7 +74,7 @@ fn paced(cells: [&str; 4]) -> String {
 
 /// Returns the rows of one size and rate, one per interface; in an open loop two,
 /// of response and service times.
-pub(crate) fn rows(outcomes: &[Outcome], columns: Columns) -> String {
+pub(super) fn rows(outcomes: &[Outcome], columns: Columns) -> String {
     let mut rows = Vec::new();
     for (at, outcome) in outcomes.iter().enumerate() {
         let layers = |below: Option<&Outcome>| match columns.apis {
@@ -129,26 +131,26 @@ fn row(size: u32, times: &Distribution) -> String {
 }
 
 /// The explanation of the columns.
-pub(crate) const NOTE: &str = " \
+pub(super) const NOTE: &str = " \
 a result has several lines, in the order of the names above
  t_typical: the median; 95% typical: its confidence interval over the rounds
  t_max: the largest sample, which perftest leaves out with the second largest
  -: too few samples or rounds";
 
 /// The explanation of the columns of an open loop.
-pub(crate) const RATES_NOTE: &str = " \
+pub(super) const RATES_NOTE: &str = " \
 response: from due to answered; service: from sent to answered
  sent: messages per second that were sent
  late: messages that were sent when the next one was due already";
 
 #[cfg(test)]
 mod tests {
-    use super::super::Open;
-    use super::super::fit::assert_fits;
     use super::*;
     use crate::clock::Clock;
+    use crate::lat::outcome::Open;
     use crate::noise::Noise;
     use crate::options::Api;
+    use crate::report::fit::assert_fits;
     use crate::stats::pace::Pace;
     use crate::stats::{Reported, Samples};
 

@@ -6,7 +6,9 @@
 //! that a sample of a thousand times the median adds ten rows and does not
 //! flatten the bulk.
 
-use super::fit::flow;
+use super::conditions::Conditions;
+use super::outcome::Outcome;
+use crate::report::fit::flow;
 use crate::report::percentiles;
 use crate::stats::Samples;
 
@@ -24,8 +26,29 @@ struct Row {
     count: u64,
 }
 
+/// Returns the histogram of one size as text.
+pub(super) fn text(outcome: &Outcome, conditions: &Conditions) -> String {
+    draw(
+        &outcome.times.samples,
+        conditions.reported_name(),
+        has_unicode_locale(),
+    )
+}
+
+/// Returns whether the locale has block characters.
+fn has_unicode_locale() -> bool {
+    ["LC_ALL", "LC_CTYPE", "LANG"]
+        .into_iter()
+        .filter_map(|name| std::env::var(name).ok())
+        .find(|value| !value.is_empty())
+        .is_some_and(|value| {
+            let value = value.to_ascii_lowercase();
+            value.contains("utf-8") || value.contains("utf8")
+        })
+}
+
 /// Returns the text, empty without samples. `what` is what the values are.
-pub(super) fn draw(samples: &Samples, what: &str, unicode: bool) -> String {
+fn draw(samples: &Samples, what: &str, unicode: bool) -> String {
     if samples.count() == 0 {
         return String::new();
     }
@@ -150,14 +173,14 @@ mod tests {
         let values = (1..=200_000u64)
             .map(|i| i * i / 7)
             .chain(repeat_n(9_999_999_999, 90_000));
-        super::super::fit::assert_fits(&draw(&samples_of(values), "response time", true));
+        crate::report::fit::assert_fits(&draw(&samples_of(values), "response time", true));
         // All percentiles are beside one row.
         let equal = draw(
             &samples_of(repeat_n(123_456_789, 2_000_000)),
             "response time",
             false,
         );
-        super::super::fit::assert_fits(&equal);
+        crate::report::fit::assert_fits(&equal);
     }
 
     #[test]

@@ -8,7 +8,7 @@
 
 use serde::Serialize;
 
-use super::Outcome;
+use super::outcome::Outcome;
 use crate::options::Api;
 use crate::stats::rounds::{Interval, Summary, median_interval};
 
@@ -16,7 +16,7 @@ use crate::stats::rounds::{Interval, Summary, median_interval};
 pub(super) const COLUMNS: [&str; 3] = ["api", "adds[nsec]", "95% adds[nsec]"];
 
 /// The explanation of the columns.
-pub(crate) const NOTE: &str = " \
+pub(super) const NOTE: &str = " \
 adds: the difference of an api's median and that of the api before it in --api,
  median over the rounds; 95% adds: its confidence interval";
 

@@ -10,7 +10,7 @@ use crate::options::LastByte;
 /// What the receiver looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Method {
+pub(super) enum Method {
     /// The last byte of the written memory.
     LastByte,
     /// The completion of an empty send that follows each write.
@@ -19,8 +19,8 @@ pub(crate) enum Method {
 
 /// The method of a run, and why.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Arrival {
-    pub(crate) method: Method,
+pub(super) struct Arrival {
+    pub(super) method: Method,
     /// What the queue pairs of both sides say.
     #[serde(serialize_with = "by_name")]
     data_in_order: DataInOrder,
@@ -34,7 +34,7 @@ fn by_name<S: Serializer>(answer: &DataInOrder, to: S) -> Result<S::Ok, S::Error
 
 impl Arrival {
     /// Chooses the method.
-    pub(crate) fn choose(last_byte: LastByte, data_in_order: DataInOrder) -> Self {
+    pub(super) fn choose(last_byte: LastByte, data_in_order: DataInOrder) -> Self {
         let polls = match last_byte {
             LastByte::Auto => data_in_order == DataInOrder::Yes,
             LastByte::Force => true,
