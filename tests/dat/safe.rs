@@ -1,6 +1,7 @@
 //! The safe types: objects may be dropped in any order, and nothing is left
 //! behind.
 
+mod asynchronous;
 mod connections;
 mod data_in_order;
 mod drain;

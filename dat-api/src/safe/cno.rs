@@ -1,5 +1,6 @@
 //! Notification objects.
 
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -104,7 +105,47 @@ impl Cno {
         let _ = self.0.cno.set_agent(None);
     }
 
+    /// Arms the descriptor ([`AsFd`]), which the first call creates. From now on it becomes readable
+    /// by an event that arrives, and sometimes without one. So: arm it, take the events of all
+    /// dispatchers until they are empty, then poll the descriptor, with a runtime or by `epoll`,
+    /// also edge-triggered. No event is missed. Taking events does not arm it.
+    ///
+    /// # Errors
+    /// The process has no descriptors left, of which this takes two; the device failed.
+    pub fn arm(&self) -> Result<()> {
+        self.0.cno.descriptor()?;
+        Ok(self.0.cno.arm()?)
+    }
+
+    /// Arms the descriptor as [`Self::arm`], and returns a dispatcher that has events as
+    /// [`Self::wait`] does. Poll the descriptor after `DAT_QUEUE_EMPTY`; it stays readable while
+    /// there may be more.
+    ///
+    /// # Errors
+    /// `DAT_QUEUE_EMPTY`; otherwise as [`Self::arm`].
+    pub fn trigger(&self) -> Result<Option<Handle>> {
+        self.0.cno.descriptor()?;
+        Ok(self.0.cno.trigger()?)
+    }
+
     pub(super) fn object(&self) -> &Arc<cno::Cno> {
         &self.0.cno
+    }
+}
+
+/// The descriptor for [`Cno::arm`], which creates it.
+///
+/// # Panics
+/// If [`Cno::arm`] was not called, and the process has no descriptors left.
+impl AsFd for Cno {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        let descriptor = self.0.cno.descriptor();
+        descriptor.expect("a call of arm before this one returns this as an error")
+    }
+}
+
+impl AsRawFd for Cno {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
     }
 }

@@ -1,6 +1,9 @@
 //! Event dispatchers.
 
-use std::sync::Arc;
+#[cfg(feature = "stream")]
+use core::sync::atomic::AtomicBool;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dat_engine::sync::Mutex;
@@ -8,11 +11,11 @@ use dat_engine::wait::{WaitCounters, WaitPolicy};
 
 use super::endpoint::LingeringMemory;
 use super::{Adapter, Cno};
-use crate::error::Result;
+use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, NotOwned, Owned};
 use crate::object::evd::{self, Evd, PeekedEvent, Stamped, Timeout};
 use crate::refusal::EvdRefusal;
-use crate::status::{DatReturn, ReturnType};
+use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{EvdFlags, Event};
 
 /// A queue of events. Clones are the same dispatcher.
@@ -20,10 +23,10 @@ use crate::types::{EvdFlags, Event};
 /// Any thread may take events or wait for them. While one thread waits, other calls fail with
 /// `DAT_INVALID_STATE`.
 #[derive(Clone, Debug)]
-pub struct EventDispatcher(Arc<Dispatcher>);
+pub struct EventDispatcher(pub(super) Arc<Dispatcher>);
 
 #[derive(Debug)]
-struct Dispatcher {
+pub(super) struct Dispatcher {
     handle: Handle,
     /// Whether it is freed with its last owner; the adapter frees its own dispatcher itself.
     own: bool,
@@ -31,7 +34,11 @@ struct Dispatcher {
     remains: Mutex<Vec<Arc<LingeringMemory>>>,
     /// The notification object that it is bound to, and owns.
     cno: Mutex<Option<Cno>>,
-    _adapter: Adapter,
+    /// The one that is for its descriptor and its stream only.
+    notifier: OnceLock<Cno>,
+    #[cfg(feature = "stream")]
+    pub(super) has_stream: AtomicBool,
+    adapter: Adapter,
 }
 
 impl Drop for Dispatcher {
@@ -39,7 +46,7 @@ impl Drop for Dispatcher {
         if self.own {
             // All streams own the dispatcher, so this fails only if the adapter was closed.
             let _ = Evd::free(self.handle);
-        } else if self.cno.get_mut().is_some()
+        } else if (self.cno.get_mut().is_some() || self.notifier.get().is_some())
             && let Some(evd) = handle::pin::<Evd>(self.handle)
         {
             // The EVD outlives this, and no longer owns the CNO.
@@ -123,22 +130,23 @@ impl EventDispatcher {
     ) -> Result<Self> {
         let length = i32::try_from(length).unwrap_or(i32::MAX);
         let evd = Evd::create(adapter.ia(), length, streams, policy)?;
-        Ok(Self(Arc::new(Dispatcher {
-            handle: evd.handle(),
-            own: true,
-            remains: Mutex::default(),
-            cno: Mutex::default(),
-            _adapter: adapter.clone(),
-        })))
+        Ok(Self::of(adapter, evd.handle(), true))
     }
 
     pub(super) fn of_adapter(adapter: &Adapter, handle: Handle) -> Self {
+        Self::of(adapter, handle, false)
+    }
+
+    fn of(adapter: &Adapter, handle: Handle, own: bool) -> Self {
         Self(Arc::new(Dispatcher {
             handle,
-            own: false,
+            own,
             remains: Mutex::default(),
             cno: Mutex::default(),
-            _adapter: adapter.clone(),
+            notifier: OnceLock::new(),
+            #[cfg(feature = "stream")]
+            has_stream: AtomicBool::new(false),
+            adapter: adapter.clone(),
         }))
     }
 
@@ -310,11 +318,16 @@ impl EventDispatcher {
     ///
     /// # Errors
     /// It belongs to another adapter; the adapter was closed; the process cannot watch another
-    /// descriptor.
+    /// descriptor; the dispatcher has a descriptor of its own ([`Self::arm`]) or has had a stream.
     pub fn set_cno(&self, cno: Option<&Cno>) -> Result<()> {
         let evd = self.evd()?;
         // Locked so that the object that is owned is the one that is bound.
         let mut kept = self.0.cno.lock();
+        if self.0.notifier.get().is_some() {
+            return Err(bound(
+                "the dispatcher has a descriptor of its own: poll that, or create a dispatcher",
+            ));
+        }
         evd.set_cno(cno.map(Cno::object))?;
         let before = core::mem::replace(&mut *kept, cno.cloned());
         drop(kept);
@@ -322,7 +335,65 @@ impl EventDispatcher {
         Ok(())
     }
 
-    /// Stops events from triggering the notification object, until [`Self::enable`].
+    /// Arms the descriptor of the dispatcher ([`AsFd`]), which the first call creates. From now on
+    /// it becomes readable by an event that arrives, and sometimes without one. So: arm it, take
+    /// all events, then poll the descriptor, with a runtime or by `epoll`, also edge-triggered. No
+    /// event is missed. Taking events does not arm it.
+    ///
+    /// ```no_run
+    /// use std::os::fd::AsRawFd;
+    ///
+    /// use dat_api::safe::EventDispatcher;
+    ///
+    /// fn serve(dispatcher: &EventDispatcher) -> dat_api::Result<()> {
+    ///     loop {
+    ///         dispatcher.arm()?;
+    ///         for event in dispatcher.events() {
+    ///             println!("{:?}", event?.data);
+    ///         }
+    ///         // Here a runtime waits until the descriptor is readable (tokio's AsyncFd).
+    ///         let mut entry = libc::pollfd {
+    ///             fd: dispatcher.as_raw_fd(),
+    ///             events: libc::POLLIN,
+    ///             revents: 0,
+    ///         };
+    ///         // SAFETY: one entry, of a descriptor that lives as long as the dispatcher.
+    ///         unsafe { libc::poll(&raw mut entry, 1, -1) };
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// A thread that waits on the dispatcher takes the events meanwhile; when it returns, the
+    /// descriptor becomes readable. Several dispatchers share one descriptor if they are bound to a
+    /// [`Cno`].
+    ///
+    /// # Errors
+    /// The process has no descriptors left, of which this takes four; the dispatcher is bound to a
+    /// notification object, which has a descriptor itself; the device failed; the adapter was
+    /// closed.
+    pub fn arm(&self) -> Result<()> {
+        self.notifier()?.arm()
+    }
+
+    /// Returns the notification object of its own, which the first call creates and binds.
+    pub(super) fn notifier(&self) -> Result<&Cno> {
+        // Locked so that no other one is bound meanwhile.
+        let kept = self.0.cno.lock();
+        if let Some(notifier) = self.0.notifier.get() {
+            return Ok(notifier);
+        }
+        let evd = self.evd()?;
+        if kept.is_some() || evd.query().cno.is_some() {
+            return Err(bound(
+                "the dispatcher is bound to a notification object: poll the descriptor of that one",
+            ));
+        }
+        let notifier = self.0.adapter.create_cno()?;
+        evd.set_cno(Some(notifier.object()))?;
+        Ok(self.0.notifier.get_or_init(|| notifier))
+    }
+
+    /// Stops events from triggering the notification object, or the descriptor, until [`Self::enable`].
     ///
     /// # Errors
     /// The adapter was closed.
@@ -382,6 +453,29 @@ impl EventDispatcher {
             Some(evd) => Ok(evd.to_arc()),
             None => Err(EvdRefusal::Freed.into()),
         }
+    }
+}
+
+/// The error of a dispatcher that is bound to another notification object.
+pub(super) fn bound(cause: &'static str) -> DatError {
+    DatError::new(ReturnType::InvalidState, Subtype::NoSubtype, cause)
+}
+
+/// The descriptor for [`EventDispatcher::arm`], which creates it.
+///
+/// # Panics
+/// If [`EventDispatcher::arm`] was not called, and would return an error.
+impl AsFd for EventDispatcher {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        let notifier = self.notifier();
+        let notifier = notifier.expect("a call of arm before this one returns this as an error");
+        notifier.as_fd()
+    }
+}
+
+impl AsRawFd for EventDispatcher {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
     }
 }
 

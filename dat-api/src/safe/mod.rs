@@ -29,6 +29,21 @@
 //! allocated ([`ProtectionZone::allocate`]), or those of a value that the memory owns, such as a
 //! `Vec<u8>` ([`ProtectionZone::register`]), and gives back ([`Memory::into_inner`]).
 //!
+//! # Asynchronous programs
+//! Posting never waits, so only events are asynchronous. [`EventDispatcher::arm`] and [`Cno::arm`]
+//! make a file descriptor readable by the next event, for any reactor (tokio's `AsyncFd`; the
+//! example `tokio_echo`); [`EventDispatcher::stream`] needs none. No future owns a request: if one
+//! that awaits a completion is dropped, the request stays posted, its memory stays mapped, and its
+//! event arrives with its cookie, which the program must still take. To end requests early,
+//! disconnect ([`Endpoint::disconnect_abruptly`]) and take the events of their flush.
+//!
+//! One dispatcher has one descriptor, and one stream, which wakes one task. Any number of runtimes
+//! may use dispatchers of their own, and endpoints and streams may move between them.
+//!
+//! A program must not close the descriptor by its number; it lives as long as the dispatcher or the
+//! notification object. If it does so anyhow, as only unsafe code can, no wake-up arrives any more,
+//! or at what the number names later.
+//!
 //! Decision: `docs/decisions/019-unlocked-state-is-unsafe.md`
 
 mod adapter;
@@ -39,6 +54,8 @@ mod given_back;
 mod memory;
 mod service;
 mod shared;
+#[cfg(feature = "stream")]
+mod stream;
 mod window;
 
 // Re-exported so that programs need not name the crates.
@@ -64,4 +81,6 @@ pub use given_back::GivenBack;
 pub use memory::{Memory, Message, OwnedBytes, Plain, RemoteSegment, Segment};
 pub use service::{ConnectionRequest, ReservedServicePoint, ServicePoint};
 pub use shared::SharedReceiveQueue;
+#[cfg(feature = "stream")]
+pub use stream::EventStream;
 pub use window::Window;
