@@ -196,7 +196,9 @@ pub use control::{
 pub use endpoint::{Endpoint, EndpointHandle, EndpointOptions, InlineShape, ThreadMode};
 pub use error::{ControlError, ControlErrorKind};
 pub use mlx5_rings::layout;
-pub use mlx5_rings::mmio::{read_message, write_message};
+pub use mlx5_rings::mmio::{
+    MessageValue, load_message, read_message, store_message, write_message,
+};
 pub use mlx5_rings::wire::LONGEST_WINDOW;
 pub use path::PollerCounters;
 pub use queue::{Arm, Arrival, CompletionQueue, CompletionQueueHandle, CqOptions, CqeKind, CqeRef};

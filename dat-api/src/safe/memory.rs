@@ -9,7 +9,6 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::ops::Range;
-use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use memmap2::MmapMut;
@@ -301,7 +300,7 @@ impl<T> Memory<T> {
     /// If they are not inside, or their address is not a multiple of 8.
     #[must_use]
     pub fn load_u64(&self, offset: usize) -> u64 {
-        self.bytes.atomic_u64(offset).load(Ordering::Acquire)
+        self.bytes.load(offset)
     }
 
     /// Writes 64 bits at `offset` at once, for a flag that another thread or a peer's RDMA read
@@ -310,9 +309,7 @@ impl<T> Memory<T> {
     /// # Panics
     /// As [`Self::load_u64`].
     pub fn store_u64(&self, offset: usize, value: u64) {
-        self.bytes
-            .atomic_u64(offset)
-            .store(value, Ordering::Release);
+        self.bytes.store(offset, value);
     }
 
     /// As [`Self::load_u64`], with 32 bits.
@@ -321,7 +318,7 @@ impl<T> Memory<T> {
     /// If they are not inside, or their address is not a multiple of 4.
     #[must_use]
     pub fn load_u32(&self, offset: usize) -> u32 {
-        self.bytes.atomic_u32(offset).load(Ordering::Acquire)
+        self.bytes.load(offset)
     }
 
     /// As [`Self::store_u64`], with 32 bits.
@@ -329,9 +326,7 @@ impl<T> Memory<T> {
     /// # Panics
     /// As [`Self::load_u32`].
     pub fn store_u32(&self, offset: usize, value: u32) {
-        self.bytes
-            .atomic_u32(offset)
-            .store(value, Ordering::Release);
+        self.bytes.store(offset, value);
     }
 
     /// Returns a piece of it, for a request of this side.

@@ -12,7 +12,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::AtomicU8;
 
 use crate::layout::{CompletionLayout, LayoutError};
-use crate::mmio::{ArmRegister, DmaCell, DoorbellRecord, barrier};
+use crate::mmio::{ArmRegister, DmaCell, DoorbellRecord, Word, barrier};
 use crate::scatter::Payload;
 use crate::wire::{
     Be32, Be64, Cqe, CqeOpcode, CqeTail, InlineScatter, OwnOp, RequestQpn, cqe_offset as offset,
@@ -41,7 +41,7 @@ pub struct Entries {
     consumer: DoorbellRecord,
 }
 
-// SAFETY: DMA memory, bound to no thread; looked at by volatile loads only.
+// SAFETY: DMA memory, bound to no thread; looked at by single loads only.
 unsafe impl Send for Entries {}
 // SAFETY: as above. The one store (`cq_clean`) is the poller's.
 unsafe impl Sync for Entries {}
@@ -55,45 +55,55 @@ unsafe impl Sync for Entries {}
 pub struct Slot(NonNull<u8>);
 
 impl Slot {
+    /// Returns the last byte for two threads: the poller's, which marks stale entries, and
+    /// another that looks whether the entry is written.
     #[inline(always)]
-    fn cell<T: Copy>(self, offset: usize) -> DmaCell<T> {
-        // SAFETY: the offsets are those of `wire::cqe`, aligned for their type
-        // and inside the 64 bytes of an entry of the ring.
-        unsafe { DmaCell::new(self.0.add(offset).cast()) }
+    fn shared_own_op(self) -> DmaCell<u8> {
+        // SAFETY: inside the 64 bytes of an entry of the ring.
+        unsafe { DmaCell::new(self.0.add(offset::OWN_OP)) }
     }
 
-    /// Reads a big-endian number. Without [`DmaCell`] and [`Be32`], whose functions would be
+    /// Reads a field as it is in memory, for the poller. The device writes it, and no other
+    /// thread.
+    #[inline(always)]
+    fn field<T: Word>(self, offset: usize) -> T {
+        // SAFETY: the offsets are those of `wire::cqe`, aligned for their type
+        // and inside the 64 bytes of an entry of the ring.
+        unsafe { self.0.add(offset).cast::<T>().read_volatile() }
+    }
+
+    /// Reads a big-endian number. Without [`Self::field`] and [`Be32`], whose functions would be
     /// two more steps in what happens to every CQE.
     #[inline(always)]
     fn be16(self, offset: usize) -> u16 {
-        // SAFETY: as in `cell`; volatile, because the device may write it.
+        // SAFETY: as in `field`.
         u16::from_be(unsafe { self.0.add(offset).cast::<u16>().read_volatile() })
     }
 
     /// As [`Self::be16`].
     #[inline(always)]
     fn be32(self, offset: usize) -> u32 {
-        // SAFETY: as in `be16`.
+        // SAFETY: as in `field`.
         u32::from_be(unsafe { self.0.add(offset).cast::<u32>().read_volatile() })
     }
 
     /// Returns the last byte: opcode, format and owner bit.
     #[inline(always)]
     pub fn own_op(self) -> OwnOp {
-        OwnOp(self.cell::<u8>(offset::OWN_OP).read())
+        OwnOp(self.field(offset::OWN_OP))
     }
 
     /// Returns the last eight bytes.
     #[inline]
     pub fn tail(self) -> CqeTail {
-        CqeTail::from_bits(self.cell::<u64>(offset::TAIL).read())
+        CqeTail::from_bits(self.field(offset::TAIL))
     }
 
     /// Returns the last eight bytes if the entry is of the queue pair and the
     /// operation `op_qpn`: one load for both.
     #[inline(always)]
     pub fn tail_of(self, op_qpn: RequestQpn) -> Option<CqeTail> {
-        let bits = self.cell::<u64>(offset::TAIL).read();
+        let bits = self.field::<u64>(offset::TAIL);
         const _: () = assert!(offset::REQUEST_QPN == offset::TAIL);
         let [a, b, c, d, ..] = bits.to_ne_bytes();
         let found = Be32::from_bits(u32::from_ne_bytes([a, b, c, d]));
@@ -124,7 +134,7 @@ impl Slot {
     /// Undefined in an error CQE.
     #[inline]
     pub fn timestamp(self) -> u64 {
-        Be64::from_bits(self.cell::<u64>(offset::TIMESTAMP).read()).get()
+        Be64::from_bits(self.field(offset::TIMESTAMP)).get()
     }
 
     /// Returns the immediate data in host order, where the opcode has any.
@@ -135,9 +145,7 @@ impl Slot {
 
     /// Returns a copy of the whole entry.
     pub fn copy(self) -> Cqe {
-        Cqe::from_words(core::array::from_fn(|word| {
-            self.cell::<u64>(8 * word).read()
-        }))
+        Cqe::from_words(core::array::from_fn(|word| self.field(8 * word)))
     }
 
     /// Returns the address of the first 32 bytes, which may hold a payload.
@@ -202,7 +210,7 @@ impl Entries {
             if distance24(counter, bound) <= 0 {
                 return counter;
             }
-            let own_op = self.slot(counter).own_op();
+            let own_op = OwnOp(self.slot(counter).shared_own_op().read());
             if self.is_written(counter, own_op) && own_op.opcode() != CqeOpcode::INVALID {
                 counter = counter.wrapping_add(1) & 0xff_ffff;
                 continue;
@@ -346,7 +354,7 @@ impl CompletionRing {
         // value of the first lap. Inverted, the owner bit alone marks the entry as
         // not written, on every lap. Nothing can have completed yet.
         for counter in 0..ring.entries.size.count() {
-            let own_op = ring.entries.slot(counter).cell::<u8>(offset::OWN_OP);
+            let own_op = ring.entries.slot(counter).shared_own_op();
             if OwnOp(own_op.read()).opcode() == CqeOpcode::INVALID {
                 own_op.write((CqeOpcode::INVALID.0 << 4) | OwnOp::OWNER);
             }
@@ -572,7 +580,7 @@ impl CompletionRing {
             let tail = slot.tail();
             if tail.qpn() == qpn && own_op.opcode() != CqeOpcode::STALE {
                 seen(tail);
-                slot.cell::<u8>(offset::OWN_OP).write(own_op.stale().0);
+                slot.shared_own_op().write(own_op.stale().0);
             }
         }
     }

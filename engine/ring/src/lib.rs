@@ -37,7 +37,7 @@
 //! | layer | what it does |
 //! | --- | --- |
 //! | [`wire`] | the bytes of segments and CQEs, as values. Accesses no memory |
-//! | [`mmio`] | barriers, volatile words, doorbell records, doorbell registers |
+//! | [`mmio`] | barriers, shared words, doorbell records, doorbell registers |
 //! | [`send`], [`receive`], [`shared`], [`complete`] | the rings: where bytes are written, and in which order |
 //!
 //! Each layer uses those above it. Besides, [`layout`], [`request`] and [`status`] are
@@ -141,7 +141,7 @@
 //!
 //! Indices and counters from the device are masked to the ring. So a faulty device leads
 //! to a wrong `wr_id`, but never to an access outside the ring. No reference is formed to
-//! memory that the device writes; this crate reads it by volatile loads.
+//! memory that the device writes; this crate reads it by atomic and volatile loads.
 //!
 //! # Sources
 //!

@@ -3,12 +3,12 @@
 use core::any::Any;
 use core::fmt;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, Ordering, fence};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
 use dat_engine::sync::Mutex;
-use dat_engine::{read_message, write_message};
+use dat_engine::{MessageValue, load_message, read_message, store_message, write_message};
 
 use super::Segment;
 use super::owner::OwnedBytes;
@@ -90,19 +90,33 @@ impl Mapping {
         unsafe { read_message(at, to, length) };
     }
 
-    pub(super) fn atomic_u64(&self, offset: usize) -> &AtomicU64 {
-        let at = self.at(offset, 8).cast::<u64>();
-        assert!(at.is_aligned(), "{at:?} is not a multiple of 8");
-        // SAFETY: inside the bytes, which live as long as this value, and aligned; all accesses are
-        // atomic or the device's.
-        unsafe { AtomicU64::from_ptr(at) }
+    /// Reads a number at once. Later reads are not older than this one.
+    ///
+    /// # Panics
+    /// If it is not inside, or not aligned.
+    pub(super) fn load<T: MessageValue>(&self, offset: usize) -> T {
+        // SAFETY: inside the bytes, and aligned.
+        let value = unsafe { load_message(self.word(offset)) };
+        fence(Ordering::Acquire);
+        value
     }
 
-    pub(super) fn atomic_u32(&self, offset: usize) -> &AtomicU32 {
-        let at = self.at(offset, 4).cast::<u32>();
-        assert!(at.is_aligned(), "{at:?} is not a multiple of 4");
-        // SAFETY: as in `atomic_u64`.
-        unsafe { AtomicU32::from_ptr(at) }
+    /// Writes a number at once. Earlier writes are not newer than this one.
+    ///
+    /// # Panics
+    /// As [`Self::load`].
+    pub(super) fn store<T: MessageValue>(&self, offset: usize, value: T) {
+        let at = self.word(offset);
+        fence(Ordering::Release);
+        // SAFETY: as in `load`.
+        unsafe { store_message(at, value) };
+    }
+
+    fn word<T>(&self, offset: usize) -> *mut T {
+        let size = size_of::<T>();
+        let at = self.at(offset, size).cast::<T>();
+        assert!(at.is_aligned(), "{at:?} is not a multiple of {size}");
+        at
     }
 }
 
@@ -246,9 +260,9 @@ mod tests {
             scope.spawn(|| {
                 // SAFETY: the bytes are borrowed.
                 unsafe { mapping.write(flag + 8, b"message".as_ptr(), 7) };
-                mapping.atomic_u64(flag).store(1, Ordering::Release);
+                mapping.store(flag, 1u64);
             });
-            while mapping.atomic_u64(flag).load(Ordering::Acquire) == 0 {
+            while mapping.load::<u64>(flag) == 0 {
                 thread::yield_now();
             }
             let mut read = [0; 7];

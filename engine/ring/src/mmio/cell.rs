@@ -1,11 +1,52 @@
 //! Words of memory that the device reads or writes while the program does.
 
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use crate::wire::Be32;
 
-/// One integer in memory shared with the device. Reads and writes are volatile:
-/// each happens, once, at its full width.
+/// An integer that is accessed atomically.
+///
+/// Sealed: `u8`, `u16`, `u32` and `u64`.
+pub trait Word: Copy + Sealed {
+    #[doc(hidden)]
+    unsafe fn load(at: *mut Self) -> Self;
+    #[doc(hidden)]
+    unsafe fn store(at: *mut Self, value: Self);
+}
+
+#[doc(hidden)]
+pub trait Sealed {}
+
+macro_rules! word {
+    ($($type:ty, $atomic:ty;)*) => {$(
+        impl Sealed for $type {}
+
+        impl Word for $type {
+            #[inline(always)]
+            unsafe fn load(at: *mut Self) -> Self {
+                // SAFETY: aligned and readable, as the caller promises.
+                unsafe { <$atomic>::from_ptr(at) }.load(Ordering::Relaxed)
+            }
+
+            #[inline(always)]
+            unsafe fn store(at: *mut Self, value: Self) {
+                // SAFETY: aligned and writable, as the caller promises.
+                unsafe { <$atomic>::from_ptr(at) }.store(value, Ordering::Relaxed);
+            }
+        }
+    )*};
+}
+
+word! {
+    u8, AtomicU8;
+    u16, AtomicU16;
+    u32, AtomicU32;
+    u64, AtomicU64;
+}
+
+/// One integer in memory shared with the device, or with another thread. Reads and writes
+/// are relaxed atomic ones: each is one access, at its full width.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct DmaCell<T>(NonNull<T>);
@@ -18,7 +59,7 @@ impl<T> Clone for DmaCell<T> {
 
 impl<T> Copy for DmaCell<T> {}
 
-impl<T: Copy> DmaCell<T> {
+impl<T: Word> DmaCell<T> {
     /// Returns the cell at `at`.
     ///
     /// # Safety
@@ -33,17 +74,15 @@ impl<T: Copy> DmaCell<T> {
     /// Reads the value.
     #[inline(always)]
     pub fn read(self) -> T {
-        // SAFETY: aligned and readable, as promised to `new`; volatile because
-        // the device may write it.
-        unsafe { self.0.as_ptr().read_volatile() }
+        // SAFETY: aligned and readable, as promised to `new`.
+        unsafe { T::load(self.0.as_ptr()) }
     }
 
     /// Writes the value.
     #[inline(always)]
     pub fn write(self, value: T) {
-        // SAFETY: aligned and writable, as promised to `new`; volatile because
-        // the device may read it.
-        unsafe { self.0.as_ptr().write_volatile(value) }
+        // SAFETY: aligned and writable, as promised to `new`.
+        unsafe { T::store(self.0.as_ptr(), value) }
     }
 }
 
@@ -54,9 +93,9 @@ pub struct DoorbellRecord(DmaCell<u32>);
 
 // SAFETY: the pointer inside refers to DMA memory that belongs to no thread;
 // which thread writes the counter is decided by the ring that holds it, through
-// `&mut`. Concurrent readers use volatile single-word loads.
+// `&mut`. Every access is atomic.
 unsafe impl Send for DoorbellRecord {}
-// SAFETY: as above; every access is one aligned 32-bit word.
+// SAFETY: as above.
 unsafe impl Sync for DoorbellRecord {}
 
 impl DoorbellRecord {
@@ -73,8 +112,7 @@ impl DoorbellRecord {
     /// Publishes a counter.
     #[inline(always)]
     pub fn set(self, value: u32) {
-        // SAFETY: as in `DmaCell::write`.
-        unsafe { self.0.0.as_ptr().write_volatile(value.to_be()) };
+        self.0.write(value.to_be());
     }
 
     /// Returns the counter published last.

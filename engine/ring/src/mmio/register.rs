@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use super::{DmaCell, barrier};
+use super::barrier;
 use crate::sync::SpinLock;
 use crate::wire::{Be64, WQEBB};
 
@@ -115,9 +115,11 @@ impl Register {
     fn write_db(&self, uar: &UarState, doorbell: Be64) {
         let offset = uar.offset.load(Ordering::Relaxed);
         // SAFETY: the offset is 0 or `half_size`: 8 aligned writable bytes at either half, as
-        // promised to `at`.
-        let cell = unsafe { DmaCell::new(self.reg.add(offset).cast::<u64>()) };
-        cell.write(doorbell.to_bits());
+        // promised to `at`; device memory is written by volatile stores.
+        unsafe {
+            let half = self.reg.add(offset).cast::<u64>();
+            half.write_volatile(doorbell.to_bits());
+        }
         barrier::after_register();
         uar.offset.store(offset ^ self.half_size, Ordering::Relaxed);
     }
@@ -206,9 +208,9 @@ unsafe fn copy_wqebb(to: NonNull<u64>, from: NonNull<u64>) {
     for word in 0..WQEBB / size_of::<u64>() {
         // SAFETY: within the 64 bytes that the caller promises.
         let (from, to) = unsafe { (from.add(word), to.add(word)) };
-        // SAFETY: aligned, readable and writable as the caller promises.
-        let (from, to) = unsafe { (DmaCell::new(from), DmaCell::new(to)) };
-        to.write(from.read());
+        // SAFETY: aligned, readable and writable as the caller promises. Volatile stores keep
+        // their order.
+        unsafe { to.write_volatile(from.read()) };
     }
 }
 
@@ -226,7 +228,7 @@ unsafe fn copy_wqebb(to: NonNull<u64>, from: NonNull<u64>) {
         // SAFETY: within the 64 bytes that the caller promises.
         let from = unsafe { from.add(word) };
         // SAFETY: aligned and readable as the caller promises.
-        unsafe { DmaCell::new(from) }.read()
+        unsafe { from.read() }
     });
     // SAFETY: stores to the 64 writable bytes that the caller promises.
     unsafe {
@@ -258,7 +260,7 @@ unsafe fn copy_wqebb(to: NonNull<u64>, from: NonNull<u64>) {
 /// All completion queues of a context share it. Arming is one eight-byte store,
 /// so they need no lock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ArmRegister(DmaCell<u64>);
+pub(crate) struct ArmRegister(NonNull<u64>);
 
 // SAFETY: device memory, bound to no thread; every store is complete in itself.
 unsafe impl Send for ArmRegister {}
@@ -276,16 +278,15 @@ impl ArmRegister {
     /// as long as the value or a copy of it is used.
     pub(crate) unsafe fn new(uar: NonNull<u8>) -> Self {
         // SAFETY: inside the page, as promised.
-        let at = unsafe { uar.add(Self::OFFSET) };
-        // SAFETY: aligned and writable, as promised.
-        Self(unsafe { DmaCell::new(at.cast()) })
+        Self(unsafe { uar.add(Self::OFFSET) }.cast())
     }
 
     /// Arms the completion queue. The arm record has been written before.
     #[inline]
     pub(crate) fn ring(self, doorbell: Be64) {
         barrier::before_register();
-        self.0.write(doorbell.to_bits());
+        // SAFETY: aligned and writable, as promised to `new`.
+        unsafe { self.0.write_volatile(doorbell.to_bits()) };
         barrier::after_register();
     }
 }

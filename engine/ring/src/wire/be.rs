@@ -26,7 +26,7 @@ macro_rules! big_endian {
             }
 
             /// Returns the integer whose native bytes are these bytes: what is
-            /// stored in a register or a volatile cell of the integer type.
+            /// stored in a register or a shared cell of the integer type.
             #[inline(always)]
             pub const fn to_bits(self) -> $int {
                 self.0
