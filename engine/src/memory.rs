@@ -41,12 +41,12 @@ static TAKEN: [AtomicBool; BLOCKS] = [const { AtomicBool::new(false) }; BLOCKS];
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    static STATE: Cell<State> = const { Cell::new(State::Outside) };
+    static ACTIVITY: Cell<Activity> = const { Cell::new(Activity::Outside) };
 }
 
 /// What the thread does.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum Activity {
     /// No call that can be refused.
     Outside,
     /// A call that can still be refused.
@@ -61,8 +61,8 @@ enum State {
 
 /// A call of the C interface, or a part of one, on the thread that began it, until it is dropped.
 pub struct Call {
-    before: State,
-    /// The state is the thread's.
+    before: Activity,
+    /// The activity is the thread's.
     _thread: core::marker::PhantomData<*const ()>,
 }
 
@@ -70,25 +70,25 @@ impl Call {
     /// Begins a call that can be refused until it [`commit`]s.
     #[must_use]
     pub fn refusable() -> Self {
-        Self::begin(State::Refusable)
+        Self::begin(Activity::Refusable)
     }
 
     /// Begins a call that frees or ends something, and must not fail.
     #[must_use]
     pub fn ending() -> Self {
-        Self::begin(State::Ending)
+        Self::begin(Activity::Ending)
     }
 
     /// Begins an allocation whose failure the code handles, such as that of a long array or of a
     /// collection that outlives the call: the pool does not serve it.
     #[must_use]
     pub fn fallible() -> Self {
-        Self::begin(State::Fallible)
+        Self::begin(Activity::Fallible)
     }
 
-    fn begin(state: State) -> Self {
+    fn begin(state: Activity) -> Self {
         Self {
-            before: STATE.replace(state),
+            before: ACTIVITY.replace(state),
             _thread: core::marker::PhantomData,
         }
     }
@@ -96,7 +96,7 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        STATE.set(self.before);
+        ACTIVITY.set(self.before);
     }
 }
 
@@ -113,17 +113,17 @@ pub struct NoMemory;
 /// # Errors
 /// [`NoMemory`], if the pool has served the call already.
 pub fn commit() -> Result<(), NoMemory> {
-    match STATE.get() {
-        State::Short => {
+    match ACTIVITY.get() {
+        Activity::Short => {
             // What follows undoes the call.
-            STATE.set(State::Ending);
+            ACTIVITY.set(Activity::Ending);
             Err(NoMemory)
         }
-        State::Refusable => {
-            STATE.set(State::Outside);
+        Activity::Refusable => {
+            ACTIVITY.set(Activity::Outside);
             Ok(())
         }
-        State::Outside | State::Ending | State::Fallible => Ok(()),
+        Activity::Outside | Activity::Ending | Activity::Fallible => Ok(()),
     }
 }
 
@@ -231,14 +231,14 @@ fn blocks(layout: Layout) -> usize {
 /// use its copy.
 #[cold]
 fn take(layout: Layout) -> *mut u8 {
-    let from = match STATE.get() {
-        State::Fallible => return ptr::null_mut(),
-        State::Ending => 0,
-        State::Refusable => {
-            STATE.set(State::Short);
+    let from = match ACTIVITY.get() {
+        Activity::Fallible => return ptr::null_mut(),
+        Activity::Ending => 0,
+        Activity::Refusable => {
+            ACTIVITY.set(Activity::Short);
             FOR_ENDING
         }
-        State::Short | State::Outside => FOR_ENDING,
+        Activity::Short | Activity::Outside => FOR_ENDING,
     };
     let (count, step) = (blocks(layout), layout.align().div_ceil(BLOCK));
     let aligned = layout.align() <= align_of::<Pool>();

@@ -10,7 +10,7 @@
 //! | --- | --- | --- |
 //! | [`pin`] | two atomic additions | control calls; any number at a time; freeing waits for them |
 //! | [`own`] | one atomic exchange | waiting for events and dequeuing them: one call at a time, others get [`NotOwned::Busy`] |
-//! | [`peek`] | nothing | posting; the caller promises not to free the object meanwhile |
+//! | [`unpinned`] | nothing | posting; the caller promises not to free the object meanwhile |
 //!
 //! Freeing retires the handle: new calls no longer find the object, `retire` waits for the calls
 //! that have pinned the object, wakes the call that owns it, and releases the slot. The slot is
@@ -337,18 +337,18 @@ pub fn pin<T: Object>(handle: Handle) -> Option<Pinned<T>> {
 /// The object is not freed while the reference is used.
 #[inline(always)]
 #[must_use]
-pub unsafe fn peek<T: Object>(handle: Handle) -> Option<&'static T> {
+pub unsafe fn unpinned<T: Object>(handle: Handle) -> Option<&'static T> {
     // SAFETY: the object is not freed while the reference is used.
-    unsafe { peek_at(handle.pointer()) }
+    unsafe { unpinned_at(handle.pointer()) }
 }
 
-/// As [`peek`], for a handle as C passes it: any pointer.
+/// As [`unpinned`], for a handle as C passes it: any pointer.
 ///
 /// # Safety
-/// As for [`peek`].
+/// As for [`unpinned`].
 #[inline(always)]
 #[must_use]
-pub unsafe fn peek_at<T: Object>(pointer: *const c_void) -> Option<&'static T> {
+pub unsafe fn unpinned_at<T: Object>(pointer: *const c_void) -> Option<&'static T> {
     let slot = arena::find(pointer)?;
     if slot.tag.load(Ordering::Acquire) == live(T::KIND) {
         // SAFETY: the tag was just read; the rest is the caller's promise.

@@ -48,7 +48,7 @@ fn a_handle_finds_its_object_but_not_as_another_kind() {
     assert!(pin::<Other>(handle).is_none());
     assert_eq!(own::<Other>(handle).err(), Some(NotOwned::Stale));
     // SAFETY: the object is not freed meanwhile.
-    assert!(unsafe { peek::<Other>(handle) }.is_none());
+    assert!(unsafe { unpinned::<Other>(handle) }.is_none());
     assert!(retire::<Other>(handle, |_| ()).is_none());
     assert!(retire::<TestObject>(handle, |_| ()).is_some());
 }
@@ -222,7 +222,7 @@ fn after_fork_the_parents_handles_are_stale_and_new_ones_work() {
         let stale = pin::<TestObject>(handle).is_none()
             && own::<TestObject>(handle).err() == Some(NotOwned::Stale)
             // SAFETY: the object is not freed meanwhile.
-            && unsafe { peek::<TestObject>(handle) }.is_none()
+            && unsafe { unpinned::<TestObject>(handle) }.is_none()
             && retire::<TestObject>(handle, |_| ()).is_none()
             && handle.kind().is_none();
         let own = thing(6);

@@ -129,7 +129,7 @@ impl ServicePoint {
                 }),
         };
         let (listener, qualifier) = listening?;
-        ia.service_points().enter(qualifier, &point);
+        ia.service_points().insert(qualifier, &point);
         // The one request of a reserved point may have come already.
         let mut late = Some(listener);
         if let Some(open) = &mut *point.open.lock() {

@@ -40,17 +40,17 @@ impl Usage {
     }
 
     /// Counts one more user; returns `false` if the object is closed.
-    pub(crate) fn enter(&self) -> bool {
-        let entered = self
+    pub(crate) fn begin(&self) -> bool {
+        let begun = self
             .0
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |count| {
                 (count & CLOSED == 0).then_some(count + 1)
             });
-        entered.is_ok()
+        begun.is_ok()
     }
 
     /// Counts one user less.
-    pub(crate) fn leave(&self) {
+    pub(crate) fn end(&self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
@@ -62,7 +62,7 @@ pub(crate) struct Use<T: Counted>(Arc<T>);
 impl<T: Counted> Use<T> {
     /// Returns `None` if the object is being freed.
     pub(crate) fn of(object: &Arc<T>) -> Option<Self> {
-        object.usage().enter().then(|| Self(Arc::clone(object)))
+        object.usage().begin().then(|| Self(Arc::clone(object)))
     }
 
     /// Returns the object.
@@ -89,7 +89,7 @@ impl<T: Counted> core::ops::Deref for Use<T> {
 
 impl<T: Counted> Drop for Use<T> {
     fn drop(&mut self) {
-        self.0.usage().leave();
+        self.0.usage().end();
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::events::EventQueue;
-use super::state::State;
+use super::rdma_cm::RdmaCm;
 use crate::cm::{Agent, decode, encode};
 use crate::fabric::packet::{Header, Operation, Packet, PacketFlags, Transmit, management_qpn};
 use crate::nic::Progress;
@@ -29,7 +29,7 @@ pub(crate) struct Ucma {
 }
 
 struct Inner {
-    state: State,
+    state: RdmaCm,
     peers: Peers,
 }
 
@@ -47,7 +47,7 @@ struct Peers {
 }
 
 impl Ucma {
-    pub(super) fn new(state: State, run: Box<dyn Fn() + Send + Sync>, direct: bool) -> Self {
+    pub(super) fn new(state: RdmaCm, run: Box<dyn Fn() + Send + Sync>, direct: bool) -> Self {
         let peers = Peers::default();
         Self {
             inner: Mutex::new(Inner { state, peers }),
@@ -60,7 +60,7 @@ impl Ucma {
     ///
     /// # Errors
     /// Returns the error of the command.
-    pub(super) fn with<T>(&self, command: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+    pub(super) fn with<T>(&self, command: impl FnOnce(&mut RdmaCm) -> Result<T>) -> Result<T> {
         let mut inner = self.inner.lock();
         let state = &mut inner.state;
         let done = command(state);
@@ -148,7 +148,7 @@ impl Agent for Ucma {
 }
 
 /// Delivers the messages of this process to itself.
-fn deliver_own(state: &mut State) {
+fn deliver_own(state: &mut RdmaCm) {
     let own = state.slot;
     loop {
         let mut messages = Vec::new();
@@ -171,8 +171,8 @@ fn deliver_own(state: &mut State) {
 
 /// Sends the messages for which there is room. Messages to processes that are
 /// gone are dropped.
-fn send(state: &mut State, peers: &mut Peers, tx: &mut dyn Transmit) -> bool {
-    let State {
+fn send(state: &mut RdmaCm, peers: &mut Peers, tx: &mut dyn Transmit) -> bool {
+    let RdmaCm {
         slot: own,
         network,
         cm,
@@ -225,7 +225,7 @@ impl Peers {
     }
 
     /// Reports a process that is gone, or has been replaced by a later one.
-    fn check(&mut self, slot: u8, state: &mut State, tx: &mut dyn Transmit) {
+    fn check(&mut self, slot: u8, state: &mut RdmaCm, tx: &mut dyn Transmit) {
         self.is_watching = true;
         let generation = tx.generation_of(slot);
         let known = self.generations.get(&slot).copied();
@@ -241,7 +241,12 @@ impl Peers {
 
     /// Checks all processes of connections if it is time. Returns the time of
     /// the next check.
-    fn check_all(&mut self, now: Nanos, state: &mut State, tx: &mut dyn Transmit) -> Option<Nanos> {
+    fn check_all(
+        &mut self,
+        now: Nanos,
+        state: &mut RdmaCm,
+        tx: &mut dyn Transmit,
+    ) -> Option<Nanos> {
         if self.is_watching && now >= self.next_check {
             self.next_check = now + CHECK_INTERVAL;
             // Looks at each connection, so not in every call.

@@ -15,7 +15,7 @@ use super::connect::Parameters;
 use super::events::Content;
 use super::ports::Space;
 use super::query::SHORT_REPLY;
-use super::state::State;
+use super::rdma_cm::RdmaCm;
 use super::text;
 use crate::cm::RejReason;
 use crate::log;
@@ -128,7 +128,7 @@ impl Call<'_> {
         copy_out(address, &reply[..reply.len().min(self.room)])
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+    fn with<T>(&self, work: impl FnOnce(&mut RdmaCm) -> Result<T>) -> Result<T> {
         self.ucma.with(work)
     }
 
@@ -407,7 +407,7 @@ impl Call<'_> {
     }
 }
 
-impl State {
+impl RdmaCm {
     /// Moves an id to another file. Returns the number of its events that the
     /// application has taken.
     fn migrate(&mut self, number: u32, from: u64, to: u64) -> Result<u32> {

@@ -10,8 +10,8 @@ use super::events::Content;
 use super::id::{Id, IdState};
 use super::private_header;
 use super::qp_attributes::ah_attributes;
+use super::rdma_cm::RdmaCm;
 use super::services::Target;
-use super::state::State;
 use crate::cm::{
     CommId, Ece, Event, Rej, RejReason, Rep, Req, SidrRep, SidrReq, SidrStatus, data_of,
 };
@@ -62,7 +62,7 @@ impl Parameters {
     }
 }
 
-impl State {
+impl RdmaCm {
     /// Requests a connection, or asks for the queue pair of a datagram service.
     ///
     /// # Errors

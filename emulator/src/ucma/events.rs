@@ -8,7 +8,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::abi::{ConnParam, EceParam, EventReply, UdParam};
 use super::id::IdState;
-use super::state::State;
+use super::rdma_cm::RdmaCm;
 use crate::cm::Ece;
 use crate::hidden::HiddenFile;
 
@@ -157,7 +157,7 @@ impl Content {
     }
 }
 
-impl State {
+impl RdmaCm {
     /// Queues an event of an id. Ids without a handle get none: requests that
     /// are not accepted yet.
     pub(super) fn notify(&mut self, number: u32, event: u32, status: i32, content: &Content) {

@@ -41,11 +41,11 @@ mod ports;
 mod private_header;
 mod qp_attributes;
 mod query;
+mod rdma_cm;
 mod requests;
 mod resolve;
 mod services;
 mod start;
-mod state;
 mod text;
 
 #[cfg(test)]

@@ -5,13 +5,13 @@ use libc::{EINVAL, ENOSYS};
 use super::abi::{self, option};
 use super::commands::parse;
 use super::query::decode_path;
-use super::state::State;
+use super::rdma_cm::RdmaCm;
 use crate::refusal::{OrRefuse, refuse, refuse_if};
 use crate::spec::Result;
 
 const ONE_BYTE: &str = "the value of the option has one byte";
 
-impl State {
+impl RdmaCm {
     /// Sets an option of an id.
     ///
     /// # Errors

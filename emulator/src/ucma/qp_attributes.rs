@@ -6,7 +6,7 @@ use zerocopy::FromZeros;
 
 use super::abi::{QpAttr, UDP_QKEY};
 use super::id::Id;
-use super::state::State;
+use super::rdma_cm::RdmaCm;
 use crate::abi::AhAttr;
 use crate::cm::{Attributes, Path, QpState};
 use crate::refusal::{OrRefuse, refuse, refuse_if};
@@ -47,7 +47,7 @@ mod access {
     pub(super) const REMOTE_ATOMIC: u32 = 1 << 3;
 }
 
-impl State {
+impl RdmaCm {
     /// Returns the attributes for a state of the queue pair.
     ///
     /// # Errors

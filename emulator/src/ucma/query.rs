@@ -6,7 +6,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::abi::{AddrReply, PATH_FLAGS, PKEY, PathData, PathReply, RouteReply, UserPath};
 use super::address::Address;
 use super::id::Id;
-use super::state::State;
+use super::rdma_cm::RdmaCm;
 use crate::cm::Path;
 use crate::fork::first_index;
 use crate::refusal::{OrRefuse, refuse_if};
@@ -17,7 +17,7 @@ const EXACTLY: u8 = 2;
 
 pub(super) const SHORT_REPLY: &str = "the buffer for the reply is too short";
 
-impl State {
+impl RdmaCm {
     /// Answers `RDMA_USER_CM_QUERY_ADDR`.
     ///
     /// # Errors

@@ -9,12 +9,12 @@ use super::connect::{connection, set_data};
 use super::events::Content;
 use super::id::{Id, IdState};
 use super::private_header::{self, HEADER};
+use super::rdma_cm::RdmaCm;
 use super::services::Target;
-use super::state::State;
 use crate::cm::{CommId, Ece, Rej, RejReason, Req, SidrRep, SidrReq, SidrStatus};
 use crate::spec::PortAddress;
 
-impl State {
+impl RdmaCm {
     /// Returns the id that listens for a request.
     fn listener(&self, service_id: u64, data: &[u8]) -> Option<u32> {
         let (family, address) = match private_header::decode(data, service_id) {

@@ -10,7 +10,7 @@ use super::address::{Address, Family};
 use super::events::Content;
 use super::id::{Id, IdState};
 use super::ports::{Claim, Space};
-use super::state::{NO_DEVICE, State};
+use super::rdma_cm::{NO_DEVICE, RdmaCm};
 use crate::cm::Path;
 use crate::refusal::{OrRefuse, refuse, refuse_if};
 use crate::spec::{Nanos, PortAddress, Result};
@@ -30,7 +30,7 @@ const FIRST_FREE_PORT: u16 = 1024;
 /// The bits of a service ID that select a port space (`RDMA_IB_IP_PS_MASK`).
 const SPACE_MASK: u64 = !0xffff;
 
-impl State {
+impl RdmaCm {
     /// Binds an id to a local address.
     ///
     /// # Errors

@@ -8,8 +8,8 @@ use super::agent::Ucma;
 use super::host::{Host, SystemHost};
 use super::network::Network;
 use super::ports::{HostLocks, Ports};
+use super::rdma_cm::{Parts, RdmaCm};
 use super::services::{Directory, NoOthers};
-use super::state::{Parts, State};
 use crate::config::Mode;
 use crate::emulator::Emulator;
 use crate::fabric::registry::Registry;
@@ -40,7 +40,7 @@ impl Ucma {
         let is_stepped = emulator.config().mode == Mode::Stepped;
         // A kernel sends within the call: the process may end right after it.
         let run = Box::new(|| drop(emulator.nic_after_packets()));
-        let ucma = Arc::new(Self::new(State::new(parts), run, is_stepped));
+        let ucma = Arc::new(Self::new(RdmaCm::new(parts), run, is_stepped));
         emulator.set_agent(Arc::clone(&ucma) as Arc<_>);
         ucma
     }

@@ -21,7 +21,7 @@
 mod command_queue;
 mod cqe_ref;
 mod decode;
-mod place;
+mod hot_qp;
 mod poller;
 mod queue_pair;
 mod record;

@@ -1,7 +1,7 @@
 //! Posts. Nothing here allocates, locks, prints or unwinds, unless the post is refused and
 //! `DAT_DBG_TYPE` asks for the cause.
 
-use dat_api::handle::{Object, peek_at};
+use dat_api::handle::{Object, unpinned_at};
 use dat_api::object::ep::{Ep, kind};
 use dat_api::object::srq::Srq;
 use dat_api::types::CompletionFlags;
@@ -44,7 +44,7 @@ macro_rules! post {
                 bad_handle(stringify!($name), <$object>::KIND, handle)
             }
             // SAFETY: by the contract of `exports` no thread frees the object during the call.
-            let Some($queue) = (unsafe { peek_at::<$object>(handle) }) else {
+            let Some($queue) = (unsafe { unpinned_at::<$object>(handle) }) else {
                 // SAFETY: the arguments are those of the call.
                 return unsafe {
                     elsewhere(

@@ -5,7 +5,7 @@
 
 use core::ptr;
 
-use dat_api::handle::peek_at;
+use dat_api::handle::unpinned_at;
 use dat_api::object::ep::{Ep, kind};
 use dat_api::object::ia::{IaAttributes, IaInfo, NamedAttribute};
 use dat_api::types::{
@@ -76,7 +76,7 @@ unsafe extern "C" fn libdat2_write_immed(
 ) -> DAT_RETURN {
     // SAFETY: by the contract of `exports` no thread frees the endpoint during
     // the call.
-    let Some(ep) = (unsafe { peek_at::<Ep>(ep_handle) }) else {
+    let Some(ep) = (unsafe { unpinned_at::<Ep>(ep_handle) }) else {
         return no_ep(WRITE_IMMED, ep_handle);
     };
     let flags = CompletionFlags::from_bits_retain(completion_flags);
@@ -133,7 +133,7 @@ unsafe fn post_atomic(
     flags: DAT_COMPLETION_FLAGS,
 ) -> DAT_RETURN {
     // SAFETY: as in `libdat2_write_immed`.
-    let Some(ep) = (unsafe { peek_at::<Ep>(ep) }) else {
+    let Some(ep) = (unsafe { unpinned_at::<Ep>(ep) }) else {
         return no_ep(AtomicMacro::of(op()).name, ep);
     };
     let flags = CompletionFlags::from_bits_retain(flags);

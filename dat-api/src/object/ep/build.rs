@@ -7,7 +7,7 @@ use std::sync::Arc;
 use dat_engine::{CompletionQueue, ConnectOptions, Endpoint, EndpointOptions};
 
 use super::completions::Unreported;
-use super::poster::{Held, unsigned};
+use super::poster::{Locked, unsigned};
 use super::{Control, Ep, INLINE_BYTES, Streams};
 use crate::error::{DatError, Result};
 use crate::handle::{CompletionHooks, Handle};
@@ -293,13 +293,13 @@ impl Ep {
     /// Puts a queue pair into service; returns the previous one, to be dropped without the lock.
     pub(super) fn install(
         &self,
-        held: &mut Held<'_>,
+        locked: &mut Locked<'_>,
         qp: Option<Endpoint>,
         plan: &Plan,
     ) -> Option<Endpoint> {
-        let Held {
+        let Locked {
             poster, control, ..
-        } = held;
+        } = locked;
         let old = poster.serve(qp);
         let qp = &poster.qp;
         control.qp = qp.as_ref().map(Endpoint::handle);

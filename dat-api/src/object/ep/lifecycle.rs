@@ -13,7 +13,7 @@ use dat_engine::{Endpoint, EndpointHandle, SendFlags, SendOp, SendRequest, cm};
 use super::attributes::{self, Request};
 use super::build::{Plan, bad, check_evd, check_zones};
 use super::completions::{self, HighMarks, Unreported, UnsignalledReceives};
-use super::poster::{Held, Poster, unsigned};
+use super::poster::{Locked, Poster, unsigned};
 use super::{Control, Ep, Streams, check};
 use crate::error::Result;
 use crate::handle::{self, Handle, Reservation};
@@ -188,17 +188,17 @@ impl Ep {
             None => None,
         };
         // SAFETY: no other call has the endpoint yet.
-        let mut held = unsafe { self.hold() };
-        held.control.connect = connect;
-        held.control.pz = pz;
-        held.control.srq = srq;
-        let made = self.make_queue_pair(&held.control, &streams, &plan);
-        held.control.streams = streams;
+        let mut locked = unsafe { self.lock() };
+        locked.control.connect = connect;
+        locked.control.pz = pz;
+        locked.control.srq = srq;
+        let made = self.make_queue_pair(&locked.control, &streams, &plan);
+        locked.control.streams = streams;
         let made = made.map(|(qp, unreported)| {
             self.unreported.replace(unreported);
-            self.install(&mut held, qp, &plan)
+            self.install(&mut locked, qp, &plan)
         });
-        drop(held);
+        drop(locked);
         // There was no queue pair before that would have to be dropped.
         match made {
             Ok(_none) => Ok(()),
@@ -271,7 +271,7 @@ impl Ep {
     /// No post and no bind to this endpoint runs at the same time, unless its IA is threadsafe.
     pub unsafe fn disconnect(&self, graceful: bool) -> Result<()> {
         // SAFETY: no post runs at the same time, unless posts take the lock.
-        let mut held = unsafe { self.hold() };
+        let mut locked = unsafe { self.lock() };
         let state = self.state();
         check(Call::Disconnect, "disconnecting", state)?;
         let trigger = if graceful {
@@ -283,33 +283,33 @@ impl Ep {
         let mut given_up = None;
         match state {
             EpState::Connected => {
-                self.step(&mut held.control, trigger);
-                waits = graceful && !self.requests_are_done(&mut held);
+                self.step(&mut locked.control, trigger);
+                waits = graceful && !self.requests_are_done(&mut locked);
                 if !graceful {
-                    held.control.flush();
+                    locked.control.flush();
                 }
                 if waits {
-                    held.control.draining = true;
-                } else if let Some(connection) = &held.control.connection {
+                    locked.control.draining = true;
+                } else if let Some(connection) = &locked.control.connection {
                     connection.disconnect();
                 }
             }
             EpState::DisconnectPending if !graceful => {
                 // Kept so that it sends the disconnect; its later events are ignored.
-                if let Some(connection) = &held.control.connection {
+                if let Some(connection) = &locked.control.connection {
                     connection.disconnect();
                 }
-                self.step(&mut held.control, trigger);
+                self.step(&mut locked.control, trigger);
             }
             EpState::ActiveConnectionPending | EpState::CompletionPending => {
-                given_up = held.control.connection.take();
-                self.step(&mut held.control, trigger);
+                given_up = locked.control.connection.take();
+                self.step(&mut locked.control, trigger);
             }
             _ => {
-                self.step(&mut held.control, trigger);
+                self.step(&mut locked.control, trigger);
             }
         }
-        drop(held);
+        drop(locked);
         drop(given_up);
         if waits {
             self.poll_everything();
@@ -321,8 +321,8 @@ impl Ep {
     }
 
     /// Returns whether no request is outstanding; posts a marker if some are.
-    fn requests_are_done(&self, held: &mut Held<'_>) -> bool {
-        let Some(qp) = &mut held.poster.qp else {
+    fn requests_are_done(&self, locked: &mut Locked<'_>) -> bool {
+        let Some(qp) = &mut locked.poster.qp else {
             return true;
         };
         qp.open_sends();
@@ -330,7 +330,7 @@ impl Ep {
             return true;
         }
         // The ring has one entry for the marker beyond those of the consumer.
-        let attributes = &held.control.attributes;
+        let attributes = &locked.control.attributes;
         qp.limit(
             unsigned(attributes.max_request_dtos) + 1,
             unsigned(attributes.max_recv_dtos),
@@ -379,10 +379,10 @@ impl Ep {
         }
         self.poll_unreported();
         // SAFETY: no post runs at the same time, unless posts take the lock.
-        let mut held = unsafe { self.hold() };
-        let Held {
+        let mut locked = unsafe { self.lock() };
+        let Locked {
             poster, control, ..
-        } = &mut held;
+        } = &mut locked;
         self.reset_counters(control);
         poster.unsignalled = 0;
         if let Some(qp) = &mut poster.qp
@@ -397,7 +397,7 @@ impl Ep {
         control.private_data = Box::default();
         self.reads_issued.store(0, Ordering::Relaxed);
         self.step(control, Trigger::Reset);
-        drop(held);
+        drop(locked);
         self.attach_new();
         Ok(())
     }
@@ -408,11 +408,11 @@ impl Ep {
     /// As for [`Self::reset`].
     unsafe fn reset_queue_pair(&self) -> Result<()> {
         // SAFETY: no post runs at the same time, unless posts take the lock.
-        let held = unsafe { self.hold() };
+        let locked = unsafe { self.lock() };
         if self.state() != EpState::Disconnected {
             return Err(state::refused("resetting", self.state()));
         }
-        if let Some(qp) = &mut held.poster.qp {
+        if let Some(qp) = &mut locked.poster.qp {
             qp.reset()?;
         }
         Ok(())
@@ -463,10 +463,10 @@ impl Ep {
         drop(connection);
         let (qp, evds, parts) = {
             // SAFETY: no post runs at the same time, unless posts take the lock.
-            let mut held = unsafe { self.hold() };
-            let Held {
+            let mut locked = unsafe { self.lock() };
+            let Locked {
                 poster, control, ..
-            } = &mut held;
+            } = &mut locked;
             // Later device events and completions find the endpoint unconnected.
             self.set_state(EpState::Unconnected);
             control.draining = false;

@@ -354,11 +354,11 @@ impl Ep {
     #[must_use]
     pub fn status(&self) -> EpStatus {
         self.poll_everything();
-        let held = self.recvs_held();
+        let locked = self.recvs_held();
         let control = self.control();
         let qp = control.qp.as_ref();
         let recv_idle = if control.srq.is_some() {
-            held == 0
+            locked == 0
         } else {
             qp.is_none_or(|qp| qp.recvs_outstanding() == 0)
         };
@@ -391,8 +391,8 @@ impl Ep {
     fn recvs_held(&self) -> u32 {
         let mut backoff = Backoff::new();
         loop {
-            if let Some(held) = self.count_held(&self.control()) {
-                return held;
+            if let Some(locked) = self.count_held(&self.control()) {
+                return locked;
             }
             // Without the control's lock, which the owner of the EVD may need.
             backoff.wait();

@@ -265,12 +265,12 @@ impl Ep {
             None => None,
         };
         // SAFETY: no post runs at the same time, unless posts take the lock.
-        let mut held = unsafe { self.hold() };
+        let mut locked = unsafe { self.lock() };
         memory::commit()?;
-        held.control.attributes = new.attributes;
-        held.poster.configure(&new.attributes, &self.ia);
-        let before = connect.map(|new| core::mem::replace(&mut held.control.connect, new));
-        drop(held);
+        locked.control.attributes = new.attributes;
+        locked.poster.configure(&new.attributes, &self.ia);
+        let before = connect.map(|new| core::mem::replace(&mut locked.control.connect, new));
+        drop(locked);
         drop(before);
         Ok(())
     }
@@ -315,9 +315,9 @@ impl Ep {
         };
         drop(control);
         // SAFETY: no post runs at the same time, unless posts take the lock.
-        let mut held = unsafe { self.hold() };
-        let qp = self.install(&mut held, None, old);
-        drop(held);
+        let mut locked = unsafe { self.lock() };
+        let qp = self.install(&mut locked, None, old);
+        drop(locked);
         streams.each_mut().for_each(DtoStream::suspend);
         if let Some(connect) = &mut connect_before {
             connect.suspend();
@@ -344,14 +344,14 @@ impl Ep {
                     return Err(error);
                 }
                 // SAFETY: no post runs at the same time, unless posts take the lock.
-                let mut held = unsafe { self.hold() };
-                held.control.pz = zone_before;
-                held.control.streams = streams;
+                let mut locked = unsafe { self.lock() };
+                locked.control.pz = zone_before;
+                locked.control.streams = streams;
                 if connect.is_some() {
-                    held.control.connect = connect_before;
+                    locked.control.connect = connect_before;
                 }
-                let none = self.install(&mut held, qp, old);
-                drop(held);
+                let none = self.install(&mut locked, qp, old);
+                drop(locked);
                 drop(none);
                 Err(of_a_value(error))
             }
@@ -376,25 +376,25 @@ impl Ep {
             None => None,
         };
         // SAFETY: no post runs at the same time, unless posts take the lock.
-        let mut held = unsafe { self.hold() };
+        let mut locked = unsafe { self.lock() };
         // Everything is dropped without the lock.
-        let (qp, unreported) = match self.make_queue_pair(&held.control, &streams, plan) {
+        let (qp, unreported) = match self.make_queue_pair(&locked.control, &streams, plan) {
             Ok(made) => made,
             Err(error) => {
-                drop(held);
+                drop(locked);
                 return Err(error);
             }
         };
         if let Err(error) = memory::commit() {
-            drop(held);
+            drop(locked);
             return Err(error.into());
         }
-        held.control.streams = streams;
+        locked.control.streams = streams;
         if let Some(connect) = connect {
-            held.control.connect = connect;
+            locked.control.connect = connect;
         }
-        let none = self.install(&mut held, qp, plan);
-        drop(held);
+        let none = self.install(&mut locked, qp, plan);
+        drop(locked);
         drop(none);
         Ok(unreported)
     }

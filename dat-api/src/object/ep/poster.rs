@@ -254,7 +254,7 @@ impl Poster {
 }
 
 /// The control and the poster of an endpoint, for a call of the consumer that does not post.
-pub(super) struct Held<'a> {
+pub(super) struct Locked<'a> {
     pub(super) poster: &'a mut Poster,
     _guard: PostGuard<'a>,
     pub(super) control: MutexGuard<'a, Control>,
@@ -264,13 +264,13 @@ impl Ep {
     /// Locks the control and takes the poster.
     ///
     /// # Safety
-    /// No post and no bind to this endpoint runs while they are held, unless its IA is threadsafe.
-    pub(super) unsafe fn hold(&self) -> Held<'_> {
+    /// No post and no bind to this endpoint runs while they are locked, unless its IA is threadsafe.
+    pub(super) unsafe fn lock(&self) -> Locked<'_> {
         let control = self.control();
         // SAFETY: other such calls wait for the control's lock. Posts wait for the lock of posts,
         // or there are none, as the caller promises.
         let Entered { poster, guard } = unsafe { self.posting.lock() };
-        Held {
+        Locked {
             poster,
             _guard: guard,
             control,

@@ -125,7 +125,7 @@ impl Evd {
     ) -> Result<DtoStream> {
         let config = config.into();
         check_flag(self, StreamKind::Dto, role.subtype())?;
-        let evd = self.enter(role.subtype())?;
+        let evd = self.used(role.subtype())?;
         // Locked while a queue is created, so that two endpoints do not create two.
         let mut attachments = self.attachments();
         let mut streams = attachments.streams.clone();
@@ -142,7 +142,7 @@ impl Evd {
         let lent: u32 = (0..attachments.queues.len()).map(lent).sum();
         self.grow(&mut attachments, depth, lent)?;
         attachments.streams = streams;
-        attachments.enter(role, queue, depth);
+        attachments.insert(role, queue, depth);
         self.state.set_attribute(attachments.streams.attribute());
         Ok(DtoStream {
             evd,
@@ -246,7 +246,7 @@ impl Evd {
     /// `INVALID_PARAMETER` if the DTO streams on it exclude other streams.
     pub(crate) fn attach(self: &Arc<Self>, kind: StreamKind) -> Result<StreamGuard> {
         check_flag(self, kind, kind.subtype())?;
-        let evd = self.enter(kind.subtype())?;
+        let evd = self.used(kind.subtype())?;
         self.attachments().streams.attach(kind)?;
         Ok(StreamGuard {
             evd,
@@ -256,7 +256,7 @@ impl Evd {
     }
 
     /// Keeps the EVD from being freed.
-    pub(super) fn enter(self: &Arc<Self>, subtype: Subtype) -> Result<Use<Self>> {
+    pub(super) fn used(self: &Arc<Self>, subtype: Subtype) -> Result<Use<Self>> {
         Use::of(self).ok_or_else(|| {
             DatError::new(
                 ReturnType::InvalidHandle,

@@ -17,7 +17,7 @@ use core::sync::atomic::Ordering;
 use dat_engine::{Completion, CompletionFlags, CompletionOp, CqeKind, Status};
 
 use super::pending::{Item, Taken};
-use super::state::{Consumer, Evd, open};
+use super::state::{Consumer, Evd, halves};
 use super::{Cqe, Queue};
 use crate::handle::{Delivery, Handle, Owned, Slot};
 use crate::object::post::immediate_order;
@@ -44,7 +44,7 @@ pub struct PeekedEvent {
 /// The EVD: the slow path has to look ([`super::dequeue_slow`]).
 #[inline(always)]
 pub fn peek(mut owned: Owned<Evd>) -> Result<Result<PeekedEvent, DatReturn>, Owned<Evd>> {
-    let (evd, consumer) = open(&mut owned);
+    let (evd, consumer) = halves(&mut owned);
     let Some(queue) = consumer.only_queue(evd) else {
         return Err(owned);
     };
@@ -107,7 +107,7 @@ impl PeekedEvent {
         // SAFETY: as in `only_queue`.
         unsafe { core::hint::assert_unchecked(queue.can_peek()) };
         let written = queue.written()?;
-        let (evd, _) = open(&mut self.owned);
+        let (evd, _) = halves(&mut self.owned);
         // Read after the completions: an endpoint is counted before it posts what is discarded.
         if evd.discarding.load(Ordering::Acquire) != 0
             || evd.posted.attention.load(Ordering::Relaxed) != 0

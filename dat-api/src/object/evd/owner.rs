@@ -21,7 +21,7 @@ use dat_engine::{Arm, CompletionChannel, CompletionQueueHandle};
 
 use super::convert::{PeekedEvent, peek};
 use super::pending::{Overflow, OwnerCommand};
-use super::state::{Evd, open};
+use super::state::{Evd, halves};
 use super::streams::StreamKind;
 use crate::error::Result;
 use crate::handle::{self, EvdChange, Handle, NotOwned, Owned};
@@ -72,7 +72,7 @@ pub fn dequeue_slow_with<R>(
     with: impl FnOnce(Event) -> R,
 ) -> Result<R, EvdRefusal> {
     let handle = owned.handle();
-    let (evd, consumer) = open(&mut owned);
+    let (evd, consumer) = halves(&mut owned);
     match consumer.next_slow(evd, |data| with(Event { evd: handle, data })) {
         Some(result) => Ok(result),
         None if evd.state.has_failed() => Err(EvdRefusal::QueueFailed),
@@ -85,7 +85,7 @@ pub fn dequeue_slow_with<R>(
 /// # Errors
 /// `INVALID_STATE` if there was none and one of its completion queues has failed.
 pub fn drain(mut owned: Owned<Evd>, events: &mut [Event]) -> Result<usize, EvdRefusal> {
-    let (evd, consumer) = open(&mut owned);
+    let (evd, consumer) = halves(&mut owned);
     match consumer.drain(evd, events) {
         0 if evd.state.has_failed() => Err(EvdRefusal::QueueFailed),
         taken => Ok(taken),
@@ -131,7 +131,7 @@ pub fn own_when_free(handle: Handle) -> Result<Owned<Evd>, NotOwned> {
 pub(crate) fn poll_completions(evd: Handle) {
     match handle::own::<Evd>(evd) {
         Ok(mut owned) => {
-            let (evd, consumer) = open(&mut owned);
+            let (evd, consumer) = halves(&mut owned);
             // Processes commands that attached queues while another call owned the EVD; other
             // commands have been processed by the calls that sent them.
             consumer.process_commands(evd);
@@ -276,7 +276,7 @@ impl Evd {
     pub(crate) fn attach_new(&self) {
         match handle::own::<Self>(self.handle) {
             Ok(mut owned) => {
-                let (evd, consumer) = open(&mut owned);
+                let (evd, consumer) = halves(&mut owned);
                 consumer.attach_new(evd);
             }
             Err(NotOwned::Busy) if self.posted.has_commands() => self.blocker.wake(),
@@ -288,7 +288,7 @@ impl Evd {
     pub(super) fn process_commands(&self) -> CommandResult {
         match handle::own::<Self>(self.handle) {
             Ok(mut owned) => {
-                let (evd, consumer) = open(&mut owned);
+                let (evd, consumer) = halves(&mut owned);
                 consumer.process_commands(evd);
                 CommandResult::Processed
             }
@@ -368,7 +368,7 @@ pub(crate) fn poll_for_cno(cno: Handle, evd: Handle, mode: PollMode) -> Option<P
         }
         backoff.wait();
     };
-    let (evd, consumer) = open(&mut owned);
+    let (evd, consumer) = halves(&mut owned);
     if !evd.state.is_enabled() || evd.state.has_ended() {
         return None;
     }

@@ -434,7 +434,7 @@ impl Exclusive {
 
 /// Returns the two halves of an owned EVD: the shared one, and the owner's.
 #[inline(always)]
-pub(super) fn open(owned: &mut Owned<Evd>) -> (&Evd, &mut Consumer) {
+pub(super) fn halves(owned: &mut Owned<Evd>) -> (&Evd, &mut Consumer) {
     let evd: &Evd = owned;
     // SAFETY: an EVD is published under one handle only (`create.rs`), a handle has one `Owned` at
     // a time, and that one is borrowed mutably here. No other function opens the cell.

@@ -384,7 +384,7 @@ impl Attachments {
         Some((index, depth))
     }
 
-    pub(super) fn enter(&mut self, role: DtoRole, queue: usize, depth: u32) {
+    pub(super) fn insert(&mut self, role: DtoRole, queue: usize, depth: u32) {
         self.queues[queue].used += depth;
         if let Some(srq) = role.srq() {
             match self.shared.iter_mut().find(|shared| shared.srq == srq) {

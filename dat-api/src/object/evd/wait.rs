@@ -12,7 +12,7 @@ use dat_engine::wait::{
 };
 
 use super::convert::{PeekedEvent, peek};
-use super::state::{Consumer, Evd, open};
+use super::state::{Consumer, Evd, halves};
 use super::streams::Attribute;
 use crate::error::Result;
 use crate::handle::Owned;
@@ -79,7 +79,7 @@ impl PeekedEvent {
         match self.count() {
             Some(left) => Ok((result, left)),
             None => {
-                let (evd, consumer) = open(&mut self.owned);
+                let (evd, consumer) = halves(&mut self.owned);
                 Ok((result, consumer.count(evd)))
             }
         }
@@ -135,7 +135,7 @@ pub fn take_posted(
     mut owned: Owned<Evd>,
     with: impl FnOnce(&Event),
 ) -> Result<Option<u32>, Owned<Evd>> {
-    let (evd, consumer) = open(&mut owned);
+    let (evd, consumer) = halves(&mut owned);
     match consumer.posted_alone(evd) {
         _ if evd.state.has_failed() => {}
         Some(0) => return Ok(None),
@@ -161,7 +161,7 @@ pub fn begin<O: BorrowMut<Owned<Evd>>>(
     timeout: Timeout,
     threshold: i32,
 ) -> Begun<Waiting<O>> {
-    let (evd, consumer) = open(owned.borrow_mut());
+    let (evd, consumer) = halves(owned.borrow_mut());
     match first_poll(evd, consumer, timeout, threshold) {
         Ok(waited) => Begun::Over(waited),
         Err(Missed { state, deadline }) => Begun::Waits(Waiting {
@@ -231,7 +231,7 @@ pub struct Waiting<O: BorrowMut<Owned<Evd>>> {
 impl<O: BorrowMut<Owned<Evd>>> Waiting<O> {
     /// Ends the engine's wait. Whatever its result, the last step polled for events.
     fn end(&mut self, error: Option<&ControlError>) {
-        let (evd, consumer) = open(self.owned.borrow_mut());
+        let (evd, consumer) = halves(self.owned.borrow_mut());
         consumer.awaited = 0;
         evd.state.set_waited(false);
         // Remaining and later events trigger the CNO from here on.
@@ -250,7 +250,7 @@ impl<O: BorrowMut<Owned<Evd>>> Steps for Waiting<O> {
     type Answer = Waited;
 
     fn step(&mut self, slept: Option<&Slept>) -> Result<NextStep, ControlError> {
-        let (evd, consumer) = open(self.owned.borrow_mut());
+        let (evd, consumer) = halves(self.owned.borrow_mut());
         consumer.awaited = self.state.threshold as usize;
         let (budget, counters) = self.meters.get_or_insert_with(|| {
             // This wait takes the events of the device.
@@ -265,7 +265,7 @@ impl<O: BorrowMut<Owned<Evd>>> Steps for Waiting<O> {
 
     fn over(&mut self, outcome: Result<WaitOutcome, ControlError>) -> Option<Waited> {
         self.end(outcome.as_ref().err());
-        let (evd, consumer) = open(self.owned.borrow_mut());
+        let (evd, consumer) = halves(self.owned.borrow_mut());
         let state = &mut self.state;
         let outcome = match (outcome, state.failure.take()) {
             (Ok(WaitOutcome::Ready), Some(error)) if consumer.count(evd) < state.threshold => {
@@ -281,7 +281,7 @@ impl<O: BorrowMut<Owned<Evd>>> Steps for Waiting<O> {
 impl<O: BorrowMut<Owned<Evd>>> Drop for Waiting<O> {
     fn drop(&mut self) {
         if self.meters.is_some() {
-            let blocker = &open(self.owned.borrow_mut()).0.blocker;
+            let blocker = &halves(self.owned.borrow_mut()).0.blocker;
             self.wait.abandon(blocker);
             self.end(None);
         }
@@ -506,7 +506,7 @@ pub struct Stamped<T = Event> {
 /// As [`super::dequeue`]; `MODEL_NOT_SUPPORTED` if the device's completions have no stamps.
 pub fn dequeue_stamped(mut owned: Owned<Evd>) -> Result<Stamped> {
     let handle = owned.handle();
-    let (evd, consumer) = open(&mut owned);
+    let (evd, consumer) = halves(&mut owned);
     consumer.ask_for_stamps(evd)?;
     match consumer.next(evd) {
         Some(data) => Ok(Stamped {
@@ -528,10 +528,10 @@ pub fn wait_stamped(
     timeout: Timeout,
     threshold: i32,
 ) -> Result<Stamped<Waited>> {
-    let (evd, consumer) = open(owned);
+    let (evd, consumer) = halves(owned);
     consumer.ask_for_stamps(evd)?;
     let waited = wait(owned, timeout, threshold);
-    let (_, consumer) = open(owned);
+    let (_, consumer) = halves(owned);
     Ok(Stamped {
         event: waited,
         nanoseconds: waited.result.ok().and_then(|_| consumer.last_stamp()),

@@ -14,7 +14,7 @@ pub(crate) struct ServicePoints(Mutex<HashMap<u64, Weak<dyn Any + Send + Sync>>>
 
 impl ServicePoints {
     /// Adds a service point that listens on a qualifier, on which no other listens.
-    pub(crate) fn enter<T: Any + Send + Sync>(&self, qualifier: u64, point: &Arc<T>) {
+    pub(crate) fn insert<T: Any + Send + Sync>(&self, qualifier: u64, point: &Arc<T>) {
         let point = Arc::downgrade(point);
         let mut service_points = self.0.lock();
         service_points.retain(|_, point| point.strong_count() > 0);

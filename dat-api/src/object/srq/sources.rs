@@ -68,7 +68,7 @@ impl Sources {
     }
 
     /// Counts one more endpoint that reports there.
-    fn enter(&self, handle: Handle) {
+    fn add(&self, handle: Handle) {
         let mut known = self.known.lock();
         let Known { sources, free } = &mut *known;
         let places = sources.len() + free.len();
@@ -112,7 +112,7 @@ impl Sources {
 impl Reporting {
     /// Registers where an endpoint reports.
     pub(crate) fn new(srq: &Arc<Srq>, source: Handle) -> Self {
-        srq.sources.enter(source);
+        srq.sources.add(source);
         Self {
             srq: Arc::clone(srq),
             source,
@@ -149,7 +149,7 @@ mod tests {
         let sources = Sources::default();
         assert_eq!(seen(&sources), []);
         for number in [3, 5, 3] {
-            sources.enter(handle(number));
+            sources.add(handle(number));
         }
         assert_eq!(seen(&sources), [3, 5]);
         sources.leave(handle(3));
@@ -167,14 +167,14 @@ mod tests {
         let sources = Sources::default();
         let all: Vec<usize> = (1..=1000).collect();
         for &number in &all {
-            sources.enter(handle(number));
+            sources.add(handle(number));
         }
         assert_eq!(seen(&sources), all);
         let chunks = || sources.chunks.iter().filter(|one| one.get().is_some());
         let before = chunks().count();
         for &number in &all {
             sources.leave(handle(number));
-            sources.enter(handle(number + 1000));
+            sources.add(handle(number + 1000));
         }
         let shifted: Vec<usize> = (1001..=2000).collect();
         assert_eq!(seen(&sources), shifted);
@@ -185,7 +185,7 @@ mod tests {
     fn a_visit_ends_when_the_visitor_returns_false() {
         let sources = Sources::default();
         for number in 1..=20 {
-            sources.enter(handle(number));
+            sources.add(handle(number));
         }
         let mut visits = 0;
         sources.visit(|_| {
@@ -198,11 +198,11 @@ mod tests {
     #[test]
     fn visits_run_while_sources_change() {
         let sources = Sources::default();
-        sources.enter(handle(7));
+        sources.add(handle(7));
         std::thread::scope(|scope| {
             let changes = scope.spawn(|| {
                 for number in 100..300 {
-                    sources.enter(handle(number));
+                    sources.add(handle(number));
                     if number % 3 != 0 {
                         sources.leave(handle(number));
                     }

@@ -22,8 +22,8 @@ use super::file::CmFile;
 use super::host::Host;
 use super::network::Network;
 use super::ports::{HostLocks, Ports};
+use super::rdma_cm::{Parts, RdmaCm};
 use super::services::Directory;
-use super::state::{Parts, State};
 use crate::cm::Agent;
 use crate::config::Config;
 use crate::fabric::packet::{Packet, Transmit};
@@ -189,7 +189,7 @@ impl World {
                 resolve_time,
                 seed: slot.into(),
             };
-            Arc::new(Ucma::new(State::new(parts), Box::new(|| {}), direct))
+            Arc::new(Ucma::new(RdmaCm::new(parts), Box::new(|| {}), direct))
         };
         Self {
             processes: vec![process(1), process(2)],

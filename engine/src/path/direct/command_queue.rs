@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use super::Owner;
-use super::place::Places;
+use super::hot_qp::HotQps;
 use super::record::Record;
 use crate::sync::{Mutex, MutexGuard};
 use mlx5_rings::complete::Entries;
@@ -26,7 +26,7 @@ pub(super) enum CqCommand {
 struct Queued {
     commands: Vec<CqCommand>,
     /// The places of the poller's table.
-    places: Places,
+    places: HotQps,
     /// The poller was dropped: no CQE will be read any more.
     closed: bool,
 }
@@ -49,7 +49,7 @@ impl core::fmt::Debug for CqCommandQueue {
 }
 
 impl CqCommandQueue {
-    pub(super) fn new(entries: Entries, places: Places, owner: Owner) -> Self {
+    pub(super) fn new(entries: Entries, places: HotQps, owner: Owner) -> Self {
         Self {
             waiting: AtomicBool::new(false),
             queued: Mutex::new(Queued {
@@ -90,7 +90,7 @@ impl CqCommandQueue {
     }
 
     /// Calls `change` with the places, while no record is retired in them.
-    pub(super) fn change_places<R>(&self, change: impl FnOnce(&mut Places) -> R) -> R {
+    pub(super) fn change_places<R>(&self, change: impl FnOnce(&mut HotQps) -> R) -> R {
         change(&mut self.queued().places)
     }
 

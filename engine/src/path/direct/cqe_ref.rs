@@ -3,7 +3,7 @@
 //! Decisions: `docs/decisions/010-one-look-at-a-cqe.md`, `docs/decisions/074-look-ahead.md`
 
 use super::decode;
-use super::place::Found;
+use super::hot_qp::Found;
 use super::poller::Poller;
 use super::table::Table;
 use crate::completion::{Completion, CompletionOp};

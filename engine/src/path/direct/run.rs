@@ -15,7 +15,7 @@
 
 use super::cqe_ref::{CqeKind, CqeRef};
 use super::decode;
-use super::place::Found;
+use super::hot_qp::Found;
 use super::shared::SharedState;
 use crate::completion::{Completion, CompletionOp, Pattern};
 use mlx5_rings::receive::RecvConsumer;

@@ -8,7 +8,7 @@
 //!
 //! **Threads.** The polling thread alone changes the table, and reads it without a lock.
 //! Another thread that resets a queue pair invalidates the number in its place
-//! ([`Places::retire`]), under the lock of the [`CqCommandQueue`](super::CqCommandQueue),
+//! ([`HotQps::retire`]), under the lock of the [`CqCommandQueue`](super::CqCommandQueue),
 //! which the polling thread takes to add queue pairs and to move the places.
 //!
 //! Decisions: `docs/decisions/002-completions-by-qp-number.md`,
@@ -17,7 +17,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::place::{Lookup, Places};
+use super::hot_qp::{HotQps, Lookup};
 use super::record::Record;
 use mlx5_rings::complete::Group;
 use mlx5_rings::mmio::prefetch;
@@ -37,7 +37,7 @@ pub(super) struct Table {
 
 #[derive(Debug)]
 struct Whole {
-    places: Places,
+    places: HotQps,
     /// Every queue pair, live or retired, by its number.
     records: HashMap<u32, Arc<Record>>,
     /// The numbers of those without a place.
@@ -46,7 +46,7 @@ struct Whole {
 
 impl Table {
     pub(super) fn new() -> Self {
-        let places = Places::new(8);
+        let places = HotQps::new(8);
         Self {
             lookup: places.lookup(),
             whole: Box::new(Whole {
@@ -79,8 +79,8 @@ impl Table {
         self.whole.places.count() >= LARGE
     }
 
-    /// Returns the places, for [`Places::retire`]. [`Self::insert`] can move them.
-    pub(super) fn places(&self) -> &Places {
+    /// Returns the places, for [`HotQps::retire`]. [`Self::insert`] can move them.
+    pub(super) fn places(&self) -> &HotQps {
         &self.whole.places
     }
 
@@ -147,7 +147,7 @@ impl Table {
 
     /// Doubles the places.
     fn grow(&mut self) {
-        let places = Places::new(2 * self.whole.places.count());
+        let places = HotQps::new(2 * self.whole.places.count());
         self.lookup = places.lookup();
         self.whole.places = places;
         self.whole.displaced.clear();

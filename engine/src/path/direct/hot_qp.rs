@@ -122,9 +122,9 @@ impl HotQp {
 
 /// The places of a table: a power of two of them.
 #[derive(Clone, Debug)]
-pub(super) struct Places(Arc<[HotQp]>);
+pub(super) struct HotQps(Arc<[HotQp]>);
 
-impl Places {
+impl HotQps {
     pub(super) fn new(count: usize) -> Self {
         debug_assert!(count.is_power_of_two());
         Self((0..count).map(|_| HotQp::free()).collect())

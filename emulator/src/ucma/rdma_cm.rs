@@ -24,7 +24,7 @@ pub(super) const NO_DEVICE: &str =
 const DESTROYED: &str = "the id was destroyed";
 
 /// The state of rdma_cm in this process.
-pub(super) struct State {
+pub(super) struct RdmaCm {
     /// The slot of this process on the fabric.
     pub(super) slot: u8,
     pub(super) network: Network,
@@ -60,7 +60,7 @@ pub(super) struct Parts {
     pub(super) seed: u64,
 }
 
-impl State {
+impl RdmaCm {
     pub(super) fn new(parts: Parts) -> Self {
         Self {
             slot: parts.slot,
