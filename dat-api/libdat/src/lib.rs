@@ -30,7 +30,7 @@
 //! # Modules
 //! - [`abi`]: the types and values of the headers in `include/dat`, generated
 //!   from them.
-//! - [`exports`]: the 72 calls of uDAPL 1.2 and six extensions. Each converts to
+//! - [`exports`]: the 72 calls of uDAPL 1.2 and nine extensions. Each converts to
 //!   and from the objects of `dat_api`.
 //! - `face`: the conversions that those calls share.
 //! - `providers`: libraries of other providers, and this library as a provider of

@@ -28,13 +28,13 @@ const VERSIONS: [Version; 2] = [
     Version {
         folder: ".",
         headers: "dat",
-        calls: 80,
+        calls: 83,
         library: ["uDAPL 1.2", ".RI ( libdat \", \" \\-ldat )"],
     },
     Version {
         folder: "../libdat2",
         headers: "dat2",
-        calls: 90,
+        calls: 91,
         library: ["uDAPL 2.0", ".RI ( libdat2 \", \" \\-ldat2 )"],
     },
 ];

@@ -27,10 +27,12 @@
 //! | N19 | the last EVD freed: likewise | `ending` |
 //! | N20 | EVDs freed, moved, switched and waited on during waits: no hang | `threads` |
 //! | N21 | a child of a fork hangs in none of the calls | `ending` |
+//! | N22 | the descriptor is readable from a trigger until it is armed | `descriptor` |
 
 mod agent;
 mod binding;
 mod calls;
+mod descriptor;
 mod ending;
 mod threads;
 mod waiting;

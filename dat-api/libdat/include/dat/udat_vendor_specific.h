@@ -2,8 +2,9 @@
 /*
  * dat/udat_vendor_specific.h: additions of this provider to uDAPL.
  * A program that is also built with other headers tests whether
- * DAT_HAS_COUNTERS, DAT_HAS_TIMESTAMPS or DAT_HAS_NAMES is defined. A program
- * that also runs with other libraries looks up the functions by dlsym.
+ * DAT_HAS_COUNTERS, DAT_HAS_TIMESTAMPS, DAT_HAS_NAMES or DAT_HAS_CNO_FD is
+ * defined. A program that also runs with other libraries looks up the functions
+ * by dlsym.
  */
 #ifndef UDAT_VENDOR_SPECIFIC_H
 #define UDAT_VENDOR_SPECIFIC_H
@@ -17,6 +18,7 @@ extern "C" {
 #define DAT_HAS_COUNTERS 1
 #define DAT_HAS_TIMESTAMPS 1
 #define DAT_HAS_NAMES 1
+#define DAT_HAS_CNO_FD 1
 
 /*
  * Counted since the object was created. A wait whose first poll finds an event,
@@ -94,6 +96,43 @@ DAT_RETURN dat_strdtostatus(DAT_DTO_COMPLETION_STATUS value, const char **name);
  * DAT_INVALID_ARG2: name is null.
  */
 DAT_RETURN dat_strepstate(DAT_EP_STATE value, const char **name);
+
+/* A file descriptor. */
+typedef int DAT_FD;
+
+/*
+ * Creates a CNO whose trigger makes a file descriptor readable, as uDAPL 2.0 does.
+ * The descriptor belongs to the CNO: a program polls it, and does not close it.
+ *
+ * Errors: DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA; DAT_INVALID_PARAMETER,
+ * DAT_INVALID_ARG2, DAT_INVALID_ARG3: a result pointer is null;
+ * DAT_INSUFFICIENT_RESOURCES: no memory, or no file descriptors.
+ */
+DAT_RETURN dat_cno_fd_create(DAT_IA_HANDLE ia_handle, DAT_FD *file_descriptor,
+			     DAT_CNO_HANDLE *cno_handle);
+
+/*
+ * Takes a trigger of a CNO that has a file descriptor, as uDAPL 2.0 does, and
+ * returns its EVD as a hint. The descriptor stays readable while other triggers
+ * are pending.
+ *
+ * Errors: DAT_QUEUE_EMPTY: no trigger; DAT_INVALID_HANDLE,
+ * DAT_INVALID_HANDLE_CNO; DAT_INVALID_PARAMETER, DAT_INVALID_ARG2: evd_handle is
+ * null; DAT_INVALID_STATE: the CNO has no descriptor; DAT_INTERNAL_ERROR: the
+ * device cannot be armed.
+ */
+DAT_RETURN dat_cno_trigger(DAT_CNO_HANDLE cno_handle, DAT_EVD_HANDLE *evd_handle);
+
+/*
+ * Arms the file descriptor of a CNO: it is not readable until a later event
+ * triggers the CNO. The program then takes the events of all EVDs of the CNO until
+ * they are empty, and polls the descriptor after that.
+ *
+ * Errors: DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CNO; DAT_INVALID_STATE: the CNO
+ * has no descriptor; DAT_INTERNAL_ERROR: the device cannot be armed;
+ * DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY: no memory.
+ */
+DAT_RETURN dat_cno_fd_arm(DAT_CNO_HANDLE cno_handle);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,6 @@
 //! Notification objects.
 
+use std::os::fd::AsRawFd as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use dat_api::handle::Pinned;
@@ -7,10 +8,10 @@ use dat_api::object::cno::{self, Agent, Cno};
 use dat_api::object::evd::Timeout;
 use dat_api::object::ia::Ia;
 use dat_api::object::steps::Begun;
-use dat_api::{CancellationDisabled, CnoRefusal, DatReturn, Handle, Kind, Result, Subtype};
+use dat_api::{CancellationDisabled, CnoRefusal, DatReturn, Handle, Kind, Result, Subtype, memory};
 
 use crate::abi::*;
-use crate::face::call::{Named, call};
+use crate::face::call::{Named, call, own_call};
 use crate::face::cancel::{self, Parked};
 use crate::face::frame::bad_argument;
 use crate::face::handles::{bare, or_null, ours};
@@ -77,10 +78,46 @@ call!(
     |cno: Pinned<Cno>, mask: DAT_CNO_PARAM_MASK, param: Out<DAT_CNO_PARAM>| {
         param.answer(mask, version::CNO_FIELDS, || {
             let agent = described(cno.agent().as_ref());
-            version::cno_param(bare(cno.ia().handle()), agent)
+            let fd = cno.existing_descriptor().map(|fd| fd.as_raw_fd());
+            version::cno_param(bare(cno.ia().handle()), agent, fd)
         })
     }
 );
+
+/// Creates a CNO with a file descriptor.
+pub(crate) fn create_with_fd(
+    ia: &Pinned<Ia>,
+    fd: Out<DAT_FD>,
+    cno_handle: Out<DAT_CNO_HANDLE>,
+) -> Result<()> {
+    let fd = fd.required(Subtype::InvalidArg2)?;
+    let place = cno_handle.required(Subtype::InvalidArg3)?;
+    let cno = Cno::create(&ia.to_arc(), None)?;
+    let number = cno.descriptor().map(|fd| fd.as_raw_fd());
+    let number = number.inspect_err(|_| _ = Cno::free(cno.handle()))?;
+    place.set_new(cno.handle(), Cno::free)?;
+    fd.set(number);
+    Ok(())
+}
+
+/// Takes a trigger for the descriptor.
+pub(crate) fn trigger(cno: &Pinned<Cno>, evd_handle: Out<DAT_EVD_HANDLE>) -> Result<DAT_RETURN> {
+    let place = evd_handle.required(Subtype::InvalidArg2)?;
+    // A trigger that was taken is returned.
+    memory::commit()?;
+    let taken = cno.to_arc().trigger();
+    place.set(or_null(taken.ok().flatten()));
+    match taken {
+        Ok(_) => Ok(DatReturn::SUCCESS.bits()),
+        Err(CnoRefusal::Empty { code }) => Ok(version::code(code)),
+        Err(refusal) => Err(refusal.into()),
+    }
+}
+
+own_call!(dat_cno_fd_arm, control, |cno: Pinned<Cno>| {
+    memory::commit()?;
+    Ok(cno.to_arc().arm()?)
+});
 
 call!(dat_cno_free, ending, |cno: Named<Cno>| Cno::free(cno.0));
 

@@ -26,7 +26,7 @@
     reason = "one contract for all, in the module's documentation"
 )]
 
-mod cno;
+pub(crate) mod cno;
 mod context;
 mod cr;
 mod ep;

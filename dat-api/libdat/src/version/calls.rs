@@ -3,17 +3,30 @@
 
 use dat_api::Subtype;
 use dat_api::handle::Pinned;
+use dat_api::object::cno::Cno;
 use dat_api::object::cr::Cr;
 use dat_api::object::ia::Ia;
 use dat_api::object::rmr::Rmr;
 
 pub use super::counters::*;
 use crate::abi::*;
-use crate::exports::{lmr, rmr};
-use crate::face::call::{Named, call};
+use crate::exports::{cno, lmr, rmr};
+use crate::face::call::{Named, call, own_call};
 use crate::face::output::Out;
 
 call!(dat_cr_reject, ending, |cr: Named<Cr>| Cr::reject(cr.0, &[]));
+
+own_call!(
+    dat_cno_fd_create,
+    control,
+    |ia: Pinned<Ia>, fd: Out<DAT_FD>, cno: Out<DAT_CNO_HANDLE>| cno::create_with_fd(&ia, fd, cno)
+);
+
+own_call!(
+    dat_cno_trigger,
+    forwarding,
+    |cno: Pinned<Cno>, evd: Out<DAT_EVD_HANDLE>| cno::trigger(&cno, evd)
+);
 
 // Every result pointer may be null.
 call!(

@@ -188,7 +188,11 @@ pub(crate) fn pz_support(support: PzSupport) -> DAT_PZ_SUPPORT {
 }
 
 /// Returns the result of a CNO query.
-pub(crate) fn cno_param(ia_handle: DAT_IA_HANDLE, agent: DAT_OS_WAIT_PROXY_AGENT) -> DAT_CNO_PARAM {
+pub(crate) fn cno_param(
+    ia_handle: DAT_IA_HANDLE,
+    agent: DAT_OS_WAIT_PROXY_AGENT,
+    _: Option<DAT_FD>,
+) -> DAT_CNO_PARAM {
     DAT_CNO_PARAM { ia_handle, agent }
 }
 

@@ -72,6 +72,9 @@ pub(crate) fn calls() -> Vec<Call> {
         "dat_cno_modify_agent", Ok(Kind::Cno), InvalidHandleCno: |h| dat_cno_modify_agent(h, NO_AGENT);
         "dat_cno_query", Ok(Kind::Cno), InvalidHandleCno: |h| dat_cno_query(h, 0, n());
         "dat_cno_free", Ok(Kind::Cno), InvalidHandleCno: |h| dat_cno_free(h);
+        "dat_cno_fd_create", Ok(Kind::Ia), InvalidHandleIa: |h| dat_cno_fd_create(h, n(), n());
+        "dat_cno_trigger", Ok(Kind::Cno), InvalidHandleCno: |h| dat_cno_trigger(h, n());
+        "dat_cno_fd_arm", Ok(Kind::Cno), InvalidHandleCno: |h| dat_cno_fd_arm(h);
         "dat_cno_wait", Ok(Kind::Cno), InvalidHandleCno: |h| dat_cno_wait(h, 0, n());
         "dat_cr_query", Ok(Kind::Cr), InvalidHandleCr: |h| dat_cr_query(h, 0, n());
         "dat_cr_accept", Ok(Kind::Cr), InvalidHandleCr: |h| dat_cr_accept(h, n(), 0, n());

@@ -146,6 +146,22 @@ static void notifier_wait(void)
     OK(dat_cno_free(made));
 }
 
+static void notifier_with_fd(void)
+{
+    DAT_CNO_HANDLE made;
+    DAT_FD fd;
+    DAT_EVD_HANDLE evd, found;
+    DAT_EVENT event = {.event_number = DAT_SOFTWARE_EVENT};
+    EITHER(dat_cno_fd_create(ia, &fd, &made), true);
+    OK(dat_evd_create(ia, 8, made, DAT_EVD_SOFTWARE_FLAG, &evd));
+    OK(dat_evd_post_se(evd, &event));
+    ENDING(dat_cno_trigger(made, &found));
+    HOLDS(found == evd);
+    ENDING(dat_cno_fd_arm(made));
+    OK(dat_evd_free(evd));
+    OK(dat_cno_free(made));
+}
+
 static void dispatcher_of(DAT_EVD_FLAGS flags)
 {
     DAT_EVD_HANDLE made;
@@ -347,7 +363,8 @@ static void reservation(void)
 const struct row object_rows[] = {
     ROW(open_and_close), ROW(close_gracefully), ROW(close_abruptly), ROW(zone), ROW(zone_free),
     ROW(region), ROW(region_free), ROW(window), ROW(window_free), ROW(notifier), ROW(notifier_free),
-    ROW(notifier_with_agent), ROW(notifier_agent), ROW(notifier_wait), ROW(dispatcher),
+    ROW(notifier_with_agent), ROW(notifier_agent), ROW(notifier_wait),
+    ROW(notifier_with_fd), ROW(dispatcher),
     ROW(software_dispatcher), ROW(dispatcher_free), ROW(dispatcher_resize),
     ROW(dispatcher_notifier), ROW(dispatcher_switches), ROW(software_event), ROW(waiting),
     ROW(an_endpoint), ROW(endpoint_free), ROW(endpoint_modify), ROW(shared_queue),

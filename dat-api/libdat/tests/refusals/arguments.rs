@@ -6,9 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use dat::abi::*;
 use dat::exports::*;
-use dat_api::{ReturnType, Subtype};
+use dat_api::{Kind, ReturnType, Subtype};
 
-use crate::face::common::stale;
+use crate::face::common::{live, stale};
 use crate::face::fixture::{Fixture, attributes, dirty};
 use crate::refusals::printing::{printed, printing, refused};
 
@@ -60,6 +60,8 @@ fn a_bad_argument_is_named_with_its_value_and_what_was_expected() {
         let (mut empty, mut marked) = (srq_attr(0, 0), srq_attr(4, 3));
         let mut made = NO;
         let place = &raw mut made;
+        let (mut fd, cno) = (-1, live(Kind::Cno));
+        let fd = &raw mut fd;
         let mut qualifier = 0;
         let qualifier = &raw mut qualifier;
         let mut event = dirty::<DAT_EVENT>();
@@ -102,6 +104,9 @@ fn a_bad_argument_is_named_with_its_value_and_what_was_expected() {
             dat_get_handle_type("handle" ep, no()) => InvalidArg2, null_place;
             dat_counters_query("handle" ep, no()) => InvalidArg2, null_place;
             dat_cno_create("ia" ia, agent, place) => InvalidArg2, ["0x77", "no function"];
+            dat_cno_fd_create("ia" ia, no(), place) => InvalidArg2, null_place;
+            dat_cno_fd_create("ia" ia, fd, no()) => InvalidArg3, null_place;
+            dat_cno_trigger("cno" cno, no()) => InvalidArg2, null_place;
             dat_cno_create("ia" ia, agent, no()) => InvalidArg3, null_place;
             dat_evd_create("ia" ia, -5, NO, 0x20, place) => InvalidArg2, ["-5", "expected 1 or more"];
             dat_evd_create("ia" ia, 8, NO, 0x1000, place) => InvalidArg4, ["0x1000", "expected"];

@@ -3,6 +3,7 @@
 #include <dat/dat_registry.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 
 enum { LOW = 16, RECEIVES = 8, SLOTS = 64 };
 
@@ -23,6 +24,8 @@ extern DAT_IA_HANDLE ia;
 extern DAT_PZ_HANDLE pz;
 extern DAT_EVD_HANDLE evd, async_evd, recv_evd, request_evd, connect_evd, events, requests;
 extern DAT_EP_HANDLE ep;
+extern DAT_CNO_HANDLE cno;
+extern int set;
 extern DAT_SRQ_HANDLE srq;
 extern DAT_CR_HANDLE cr;
 extern DAT_RMR_HANDLE rmr;

@@ -273,15 +273,18 @@ DAT_RETURN dat_cno_wait(DAT_CNO_HANDLE cno_handle, DAT_TIMEOUT timeout,
                         DAT_EVD_HANDLE *evd_handle);
 
 /*
- * Creates a CNO whose trigger makes a file descriptor readable.
- * Errors: DAT_INVALID_HANDLE, DAT_MODEL_NOT_SUPPORTED.
+ * Creates a CNO whose trigger makes a file descriptor readable. The descriptor belongs to
+ * the CNO: a program polls it, and does not close it.
+ * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INSUFFICIENT_RESOURCES.
  */
 DAT_RETURN dat_cno_fd_create(DAT_IA_HANDLE ia_handle, DAT_FD *file_descriptor,
                              DAT_CNO_HANDLE *cno_handle);
 
 /*
- * Takes the trigger of a CNO that has a file descriptor, and returns its EVD.
- * Errors: DAT_INVALID_HANDLE, DAT_MODEL_NOT_SUPPORTED.
+ * Takes a trigger of a CNO that has a file descriptor, and returns its EVD as a hint. The
+ * descriptor stays readable while other triggers are pending.
+ * Errors: DAT_QUEUE_EMPTY (no trigger), DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER,
+ * DAT_INVALID_STATE (no descriptor), DAT_INTERNAL_ERROR.
  */
 DAT_RETURN dat_cno_trigger(DAT_CNO_HANDLE cno_handle, DAT_EVD_HANDLE *evd_handle);
 

@@ -2,8 +2,8 @@
 /*
  * dat2/udat_vendor_specific.h: additions of this provider to uDAPL.
  * A program that is also built with other headers tests whether
- * DAT_HAS_TIMESTAMPS or DAT_HAS_NAMES is defined. A program that also runs with
- * other libraries looks up the functions by dlsym.
+ * DAT_HAS_TIMESTAMPS, DAT_HAS_NAMES or DAT_HAS_CNO_FD is defined. A program that
+ * also runs with other libraries looks up the functions by dlsym.
  *
  * The extensions of InfiniBand are in dat2/dat_ib_extensions.h.
  */
@@ -18,6 +18,7 @@ extern "C" {
 
 #define DAT_HAS_TIMESTAMPS 1
 #define DAT_HAS_NAMES 1
+#define DAT_HAS_CNO_FD 1
 
 /*
  * As dat_evd_dequeue, and returns when the device wrote the completion of the
@@ -71,6 +72,17 @@ DAT_RETURN dat_strdtostatus(DAT_DTO_COMPLETION_STATUS value, const char **name);
  * DAT_INVALID_ARG2: name is null.
  */
 DAT_RETURN dat_strepstate(DAT_EP_STATE value, const char **name);
+
+/*
+ * Arms the file descriptor of a CNO: it is not readable until a later event
+ * triggers the CNO. The program then takes the events of all EVDs of the CNO until
+ * they are empty, and polls the descriptor after that.
+ *
+ * Errors: DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CNO; DAT_INVALID_STATE: the CNO
+ * has no descriptor; DAT_INTERNAL_ERROR: the device cannot be armed;
+ * DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY: no memory.
+ */
+DAT_RETURN dat_cno_fd_arm(DAT_CNO_HANDLE cno_handle);
 
 #ifdef __cplusplus
 }

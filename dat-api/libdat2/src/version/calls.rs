@@ -2,6 +2,7 @@
 //! only this version has. The contract is that of `exports`.
 
 use dat_api::handle::Pinned;
+use dat_api::object::cno::Cno;
 use dat_api::object::cr::Cr;
 use dat_api::object::ia::Ia;
 use dat_api::object::lmr::Lmr;
@@ -10,7 +11,7 @@ use dat_api::{DatError, Result, ReturnType, Subtype};
 
 pub use super::unsupported::*;
 use crate::abi::*;
-use crate::exports::{lmr, rmr};
+use crate::exports::{cno, lmr, rmr};
 use crate::face::call::{First, Named, call, own_call};
 use crate::face::frame::{bad_argument, require_with};
 use crate::face::handles::pin;
@@ -41,6 +42,17 @@ call!(
         let at = [Subtype::InvalidArg2, Subtype::InvalidArg3];
         Cr::reject(cr.0, private_data.of_size(private_data_size, at)?)
     }
+);
+
+call!(
+    dat_cno_fd_create,
+    |ia: Pinned<Ia>, fd: Out<DAT_FD>, cno: Out<DAT_CNO_HANDLE>| cno::create_with_fd(&ia, fd, cno)
+);
+
+call!(
+    dat_cno_trigger,
+    forwarding,
+    |cno: Pinned<Cno>, evd: Out<DAT_EVD_HANDLE>| cno::trigger(&cno, evd)
 );
 
 // Every result pointer may be null.

@@ -178,11 +178,18 @@ pub(crate) fn pz_support(support: PzSupport) -> DAT_PZ_SUPPORT {
 }
 
 /// Returns the result of a CNO query.
-pub(crate) fn cno_param(ia_handle: DAT_IA_HANDLE, agent: DAT_OS_WAIT_PROXY_AGENT) -> DAT_CNO_PARAM {
+pub(crate) fn cno_param(
+    ia_handle: DAT_IA_HANDLE,
+    agent: DAT_OS_WAIT_PROXY_AGENT,
+    fd: Option<DAT_FD>,
+) -> DAT_CNO_PARAM {
     // SAFETY: numbers and pointers, for which 0 is valid.
     let mut param: DAT_CNO_PARAM = unsafe { core::mem::zeroed() };
     param.ia_handle = ia_handle;
-    if agent.proxy_agent_func.is_some() {
+    if let Some(fd) = fd {
+        param.proxy_type = DAT_PROXY_TYPE_FD;
+        param.proxy.fd = fd;
+    } else if agent.proxy_agent_func.is_some() {
         param.proxy_type = DAT_PROXY_TYPE_AGENT;
         param.proxy.agent = agent;
     }

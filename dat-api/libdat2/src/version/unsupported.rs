@@ -7,7 +7,6 @@
 )]
 
 use dat_api::handle::Pinned;
-use dat_api::object::cno::Cno;
 use dat_api::object::ep::Ep;
 use dat_api::object::ia::Ia;
 use dat_api::object::pz::Pz;
@@ -30,8 +29,6 @@ fn unsupported(cause: &'static str) -> Result<()> {
 
 const COMMON: &str = "common service points are not supported: use a public service point \
                       (dat_psp_create) and dat_ep_connect";
-const DESCRIPTOR: &str = "CNOs with a file descriptor are not supported: use dat_cno_create, and \
-                          dat_cno_wait or an agent";
 
 call!(
     dat_csp_create,
@@ -109,16 +106,6 @@ call!(
             "reads into an RMR are not supported: use dat_ep_post_rdma_read, which reads into an LMR",
         )
     }
-);
-
-call!(
-    dat_cno_fd_create,
-    |_ia: Pinned<Ia>, _fd: *mut DAT_FD, _cno: *mut DAT_CNO_HANDLE| unsupported(DESCRIPTOR)
-);
-
-call!(
-    dat_cno_trigger,
-    |_cno: Pinned<Cno>, _evd: *mut DAT_EVD_HANDLE| unsupported(DESCRIPTOR)
 );
 
 const HA: &str = "the library does not know which adapters can replace each other \

@@ -124,13 +124,18 @@ CALL(cno_fd_create)
     DAT_FD fd;
     DAT_CNO_HANDLE cno;
     DAT_IA_HANDLE ia = adapter(t, sort);
-    return unsupported(t, *sort, dat_cno_fd_create(ia, PLACE(fd), PLACE(cno)));
+    DAT_RETURN answer = dat_cno_fd_create(ia, PLACE(fd), PLACE(cno));
+    if (DONE(answer))
+        keep(t, CNO, cno, ia, 1);
+    return answer;
 }
 CALL(cno_trigger)
 {
     DAT_EVD_HANDLE evd;
     DAT_CNO_HANDLE cno = pick(t, CNO, 1, sort);
-    return unsupported(t, *sort, dat_cno_trigger(cno, PLACE(evd)));
+    DAT_RETURN answer = dat_cno_trigger(cno, PLACE(evd));
+    /* CNOs of dat_cno_create have no descriptor. */
+    return DAT_GET_TYPE(answer) == DAT_INVALID_STATE ? DAT_SUCCESS : answer;
 }
 CALL(csp_create)
 {

@@ -5,6 +5,7 @@
 #include <dat2/dat_registry.h>
 #include <dat2/udat.h>
 #include <dat2/udat_redirection.h>
+#include <poll.h>
 #include <string.h>
 #include <time.h>
 
@@ -319,6 +320,36 @@ static DAT_EP_ATTR default_attributes(void)
     return param.ep_attr;
 }
 
+static void with_a_descriptor(void)
+{
+    DAT_FD fd;
+    DAT_CNO_HANDLE cno;
+    DAT_CNO_PARAM param;
+    DAT_EVD_HANDLE software, triggered;
+    DAT_EVENT event, posted;
+    struct pollfd polled;
+
+    OK(dat_cno_fd_create(ia, &fd, &cno));
+    OK(dat_cno_query(cno, DAT_CNO_FIELD_ALL, &param));
+    HOLDS(param.proxy_type == DAT_PROXY_TYPE_FD && param.proxy.fd == fd);
+    OK(dat_evd_create(ia, 4, cno, DAT_EVD_SOFTWARE_FLAG, &software));
+    OK(dat_cno_fd_arm(cno));
+    polled.fd = fd;
+    polled.events = POLLIN;
+    HOLDS(poll(&polled, 1, 0) == 0);
+    EXPECT(dat_cno_trigger(cno, &triggered), DAT_QUEUE_EMPTY, DAT_NO_SUBTYPE);
+    memset(&posted, 0, sizeof posted);
+    posted.event_number = DAT_SOFTWARE_EVENT;
+    OK(dat_evd_post_se(software, &posted));
+    HOLDS(poll(&polled, 1, 10000) == 1);
+    OK(dat_cno_trigger(cno, &triggered));
+    HOLDS(triggered == software && poll(&polled, 1, 0) == 0);
+    OK(dat_evd_dequeue(software, &event));
+    EXPECT(dat_cno_free(cno), DAT_INVALID_STATE, DAT_INVALID_STATE_CNO_IN_USE);
+    OK(dat_evd_free(software));
+    OK(dat_cno_free(cno));
+}
+
 static void other_objects(void)
 {
     DAT_SRQ_HANDLE srq;
@@ -330,6 +361,7 @@ static void other_objects(void)
     DAT_CNO_PARAM cno_param;
     DAT_OS_WAIT_PROXY_AGENT proxy = {&ia, agent};
     DAT_FD fd;
+    DAT_EVD_HANDLE software;
     DAT_RMR_HANDLE rmr;
     DAT_CSP_HANDLE csp;
     DAT_COMM comm = {0, 0, 0};
@@ -359,11 +391,11 @@ static void other_objects(void)
     OK(dat_cno_query(cno, DAT_CNO_FIELD_PROXY, &cno_param));
     HOLDS(cno_param.proxy_type == DAT_PROXY_TYPE_AGENT);
     HOLDS(cno_param.proxy.agent.proxy_agent_func == agent);
-    UNSUPPORTED(dat_cno_trigger(cno, &transfers));
+    EXPECT(dat_cno_trigger(cno, &software), DAT_INVALID_STATE, DAT_NO_SUBTYPE);
     OK(dat_cno_free(cno));
+    with_a_descriptor();
 
     cookie.as_64 = 0;
-    UNSUPPORTED(dat_cno_fd_create(ia, &fd, &cno));
     UNSUPPORTED(dat_rmr_create_for_ep(pz, &rmr));
     UNSUPPORTED(dat_csp_create(ia, &comm, attr.ia_address_ptr, requests, &csp));
     EXPECT(dat_csp_free(pz), DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CSP);
