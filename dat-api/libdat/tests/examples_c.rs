@@ -24,7 +24,13 @@ const VALGRIND: [&str; 5] = [
     "--errors-for-leak-kinds=definite",
 ];
 
-const EXAMPLES: [&str; 4] = ["ping_pong", "rdma_ring", "srq_client", "srq_server"];
+const EXAMPLES: [&str; 5] = [
+    "ping_pong",
+    "fd_server",
+    "rdma_ring",
+    "srq_client",
+    "srq_server",
+];
 
 struct Built {
     /// Contains the library under its soname, and the programs.
@@ -277,6 +283,42 @@ fn the_program_in_udapl_7_sends_its_message() {
 #[test]
 fn ping_pong_measures_round_trips() {
     ping_pong(&[], "500");
+}
+
+/// RDMA and sockets in one loop: each is served while the other waits.
+#[test]
+fn a_server_polls_rdma_and_sockets_together() {
+    let (fabric, qualifier) = (fabric(), qualifier());
+    let common = ["-d", "mlx5_0", "-p", &qualifier];
+    let of_server = [&common[..], &["-c", "2"]].concat();
+    let mut server = start(&fabric, &[], "fd_server", &of_server);
+    let mut output = BufReader::new(server.stdout.take().expect("a pipe"));
+    let mut stdout = String::new();
+    output.read_line(&mut stdout).expect("text");
+    let (_, port) = stdout.trim().rsplit_once(" status on ").expect("a port");
+    let port = port.parse().expect("a number");
+    let status = || {
+        let mut text = String::new();
+        let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+        socket.read_to_string(&mut text).expect("text");
+        text
+    };
+    assert_eq!(status(), "0 clients, 0 messages\n");
+    let of_client = [&common[..], &["-n", "300", "127.0.0.1"]].concat();
+    for served in 1..=2 {
+        let client = start(&fabric, &[], "ping_pong", &of_client);
+        if served == 1 {
+            let answer = end("client", client, String::new()).expect("a good end");
+            assert!(answer.starts_with("300 round trips "), "{answer}");
+            while !status().starts_with("1 clients, ") {}
+            assert_eq!(status(), "1 clients, 300 messages\n");
+        } else {
+            end("client", client, String::new()).expect("a good end");
+        }
+    }
+    output.read_to_string(&mut stdout).expect("text");
+    let stdout = end("server", server, stdout).expect("a good end");
+    assert!(stdout.contains("\n600 messages answered, "), "{stdout}");
 }
 
 #[test]

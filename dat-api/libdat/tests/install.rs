@@ -275,7 +275,7 @@ fn the_examples_build_with_what_is_installed() {
         .expect("make can be run");
     let stderr = String::from_utf8_lossy(&made.stderr);
     assert!(made.status.success(), "{stderr}");
-    assert_eq!(programs.len(), 4, "{programs:?}");
+    assert_eq!(programs.len(), 5, "{programs:?}");
     for program in programs {
         let help = Command::new(folder.join(&program))
             .arg("--help")
