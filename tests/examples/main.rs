@@ -18,13 +18,14 @@ use launcher::{fabric, folder, launcher};
 /// Limit for one process, in seconds.
 const LIMIT: &str = "120";
 
-const EXAMPLES: [&str; 6] = [
+const EXAMPLES: [&str; 7] = [
     "blocking_server",
     "operations",
     "ping_pong",
     "rdma_ring",
     "srq_client",
     "srq_server",
+    "tokio_echo",
 ];
 
 type Options = &'static [&'static str];
@@ -433,6 +434,23 @@ fn a_blocking_server_answers_several_clients_and_their_successors() {
         .count();
     assert_eq!(whole, 3, "{stdout}");
     assert!(stdout.contains(": 1 messages answered"), "{stdout}");
+}
+
+#[test]
+fn many_tasks_of_one_thread_share_a_receive_queue_on_tokio() {
+    for path in ["direct", "verbs"] {
+        let place = TestFabric {
+            path,
+            ..TestFabric::new()
+        };
+        let options = ["-c", "100", "-n", "20"];
+        let server = place.serve("tokio_echo", &options);
+        let clients = end(place.start("tokio_echo", &[&options[..], &["127.0.0.1"]].concat()));
+        for said in [clients, server.end()] {
+            let expected = "100 connections, 2000 messages, ";
+            assert!(said.starts_with(expected), "{path}: {said}");
+        }
+    }
 }
 
 #[test]
