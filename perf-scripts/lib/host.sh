@@ -100,10 +100,20 @@ nodes() { files '/sys/devices/system/node/node[0-9]*' | wc -l; }
 # is_virtual: whether the host is a virtual machine.
 is_virtual() { grep -qsw '^flags.*hypervisor' "$ROOT/proc/cpuinfo"; }
 
+# parameter NAME: prints the value of a parameter of the kernel's command line; fails if it is
+# not there.
+parameter() {
+    local word
+    for word in $(one /proc/cmdline || true); do
+        case $word in "$1" | "$1="*) printf '%s\n' "${word#"$1"}" | sed 's/^=//'; return 0 ;; esac
+    done
+    return 1
+}
+
 # device_control DEVICE: prints the two sizes in bytes of the PCI Express device control
-# register: payload and read request. Fails if the configuration space cannot be read
-# (only root reads beyond its first 64 bytes).
-# PCI Express Base Specification, 7.5.3.4: bits 7:5 and 14:12, 128 bytes times a power of 2.
+# register, payload and read request; and 1 if it enables relaxed ordering, else 0. Fails if
+# the configuration space cannot be read (only root reads beyond its first 64 bytes).
+# PCI Express Base Specification, 7.5.3.4: bits 7:5 and 14:12, 128 bytes times a power of 2; 4.
 device_control() {
     local bytes at steps=0
     mapfile -t bytes < <(od -An -v -tu1 -w1 "$ROOT$(pci_of "$1")/config" 2>/dev/null)
@@ -111,7 +121,8 @@ device_control() {
     at=$((bytes[0x34] & 0xfc))
     while [ "$at" -ge 64 ] && [ "$steps" -lt 48 ]; do
         if [ $((bytes[at])) -eq 16 ]; then
-            printf '%d %d\n' $((128 << (bytes[at + 8] >> 5 & 7))) $((128 << (bytes[at + 9] >> 4 & 7)))
+            printf '%d %d %d\n' $((128 << (bytes[at + 8] >> 5 & 7))) \
+                $((128 << (bytes[at + 9] >> 4 & 7))) $((bytes[at + 8] >> 4 & 1))
             return 0
         fi
         at=$((bytes[at + 1] & 0xfc)) steps=$((steps + 1))
