@@ -72,21 +72,6 @@ impl Slot {
         unsafe { self.0.add(offset).cast::<T>().read_volatile() }
     }
 
-    /// Reads a big-endian number. Without [`Self::field`] and [`Be32`], whose functions would be
-    /// two more steps in what happens to every CQE.
-    #[inline(always)]
-    fn be16(self, offset: usize) -> u16 {
-        // SAFETY: as in `field`.
-        u16::from_be(unsafe { self.0.add(offset).cast::<u16>().read_volatile() })
-    }
-
-    /// As [`Self::be16`].
-    #[inline(always)]
-    fn be32(self, offset: usize) -> u32 {
-        // SAFETY: as in `field`.
-        u32::from_be(unsafe { self.0.add(offset).cast::<u32>().read_volatile() })
-    }
-
     /// Returns the last byte: opcode, format and owner bit.
     #[inline(always)]
     pub fn own_op(self) -> OwnOp {
@@ -113,7 +98,7 @@ impl Slot {
     /// Returns the queue pair, and the operation of a request.
     #[inline(always)]
     pub fn request_qpn(self) -> RequestQpn {
-        RequestQpn(self.be32(offset::REQUEST_QPN))
+        RequestQpn(u32::from_be(self.field(offset::REQUEST_QPN)))
     }
 
     /// Returns which request the completion is of: the WQEBB counter at its start
@@ -121,13 +106,13 @@ impl Slot {
     /// receive queue).
     #[inline(always)]
     pub fn wqe_counter(self) -> u16 {
-        self.be16(offset::WQE_COUNTER)
+        u16::from_be(self.field(offset::WQE_COUNTER))
     }
 
     /// Returns the bytes received or read.
     #[inline(always)]
     pub fn byte_count(self) -> u32 {
-        self.be32(offset::BYTE_COUNT)
+        u32::from_be(self.field(offset::BYTE_COUNT))
     }
 
     /// Returns when the device wrote the entry, in ticks of its clock.
@@ -140,7 +125,7 @@ impl Slot {
     /// Returns the immediate data in host order, where the opcode has any.
     #[inline(always)]
     pub fn imm(self) -> u32 {
-        self.be32(offset::IMM)
+        u32::from_be(self.field(offset::IMM))
     }
 
     /// Returns a copy of the whole entry.
