@@ -26,6 +26,7 @@ mod consumer;
 #[allow(unsafe_code)]
 mod convert;
 mod create;
+mod merge;
 mod owner;
 mod pending;
 #[allow(unsafe_code)]

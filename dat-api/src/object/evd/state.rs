@@ -10,7 +10,8 @@ use dat_engine::wait::{Blocker, SpinBudget, WaitCounters, WaitPolicy};
 use dat_engine::{Arm, CompletionChannel, CompletionQueue, CqOptions};
 
 use super::Queue;
-use super::pending::{Clock, Item, Merge, Notice, Posted, SeqCount, Stamps, room, with_room};
+use super::merge::Merge;
+use super::pending::{Clock, Item, Notice, Posted, SeqCount, Stamps, room, with_room};
 use super::streams::{Attachments, Attribute, FIRST_QUEUE, StreamKind};
 use crate::error::Result;
 use crate::handle::{Handle, Owned, Reservation};
