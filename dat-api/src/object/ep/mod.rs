@@ -47,6 +47,8 @@ use crate::state::{self, Call, To, Trigger};
 use crate::types::{EpAttributes, EpState, EventData, PrivateData};
 
 mod attributes;
+#[allow(unsafe_code)]
+mod bind;
 mod build;
 mod completions;
 mod connect;
@@ -65,10 +67,10 @@ use poster::Poster;
 
 pub use super::ia::MAX_SEGMENTS;
 pub(crate) use attributes::DEFAULT_REQUESTS;
+pub(crate) use bind::Bind;
 pub use connect::Connect;
 pub(crate) use connect::manager_error;
 pub use modify::{EpChange, EpFields};
-pub(crate) use post::Bind;
 
 /// Sends and writes of up to this many bytes are posted as inline data: the device does not have to
 /// fetch them, and the caller may reuse the buffer at once.
