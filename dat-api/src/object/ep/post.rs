@@ -19,9 +19,7 @@ use core::time::Duration;
 use std::time::Instant;
 
 use dat_engine::thread::CancellationDisabled;
-use dat_engine::{
-    BindRequest, Endpoint, MemoryWindow, PostError, Segment, SendFlags, SendRequest, WindowTarget,
-};
+use dat_engine::{PostError, Segment, SendFlags, SendRequest};
 
 use super::Ep;
 use super::kind::{self, Kind, Request};
@@ -29,9 +27,8 @@ use super::poster::Poster;
 use crate::object::ia::MAX_SEGMENTS;
 use crate::object::post::list::{ListError, Listed, in_cached_lmr, post_list};
 use crate::object::post::{Entered, Longest, count_of, first_bytes, gather};
-use crate::object::wr_data::{NO_EVENT, SUPPRESSED, UNSIGNALLED};
+use crate::object::wr_data::{NO_EVENT, UNSIGNALLED};
 use crate::refusal::Refusal;
-use crate::state::Call;
 use crate::status::{DatReturn, OwnCodes, ReturnCodes};
 use crate::types::{AtomicMacro, AtomicOp, CompletionFlags, EpState, LmrSegment, MemPrivileges};
 
