@@ -55,7 +55,7 @@ impl Program {
                 let run = perftest::run(program, device, args)?;
                 run.is_measured().then_some(Theirs::Perftest(run))
             }
-            Self::Ucx(ucx) => Some(Theirs::Ucx(ucx.run(device, args)?)),
+            Self::Ucx(ucx) => Some(Theirs::UcxPerftest(ucx.run(device, args)?)),
         })
     }
 }

@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use serde::Serialize;
+
 use super::process::Process;
 use crate::compare::options::CompareArgs;
 use crate::failure::Failure;
@@ -9,12 +11,14 @@ use crate::launcher::own_executable;
 use crate::options::Operation;
 
 /// One run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Ours {
     /// Microseconds.
+    #[serde(rename = "t_typical")]
     pub(super) typical: f64,
-    pub(super) max: f64,
-    pub(super) stdev: f64,
+    max: f64,
+    #[serde(rename = "t_stdev")]
+    stdev: f64,
     /// Why the run is unreliable.
     pub(super) unreliable: Vec<String>,
 }

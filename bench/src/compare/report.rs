@@ -18,37 +18,42 @@ use crate::stats::rounds::{Interval, Summary, median, median_interval};
 const SCHEMA: &str = "dat-bench/compare/2";
 
 /// One run of the other program.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Theirs {
     Perftest(perftest::Run),
-    Ucx(ucx::Run),
+    UcxPerftest(ucx::Run),
 }
 
 impl Theirs {
     fn typical(&self) -> f64 {
         match self {
             Self::Perftest(run) => run.typical,
-            Self::Ucx(run) => run.typical,
+            Self::UcxPerftest(run) => run.typical,
         }
     }
 
     fn perftest(&self) -> Option<&perftest::Run> {
         match self {
             Self::Perftest(run) => Some(run),
-            Self::Ucx(_) => None,
+            Self::UcxPerftest(_) => None,
         }
     }
 
     fn name(&self) -> &'static str {
         match self {
             Self::Perftest(_) => "perftest",
-            Self::Ucx(_) => "ucx_perftest",
+            Self::UcxPerftest(_) => "ucx_perftest",
         }
     }
 }
 
 /// One run of each program.
+#[derive(Serialize)]
 pub(super) struct Pair {
+    #[serde(flatten)]
     pub(super) theirs: Theirs,
+    #[serde(rename = "dat_bench")]
     pub(super) ours: Ours,
 }
 
@@ -144,9 +149,9 @@ pub(super) fn text(conditions: &Conditions, pairs: &[Pair]) -> String {
          t_stdev : {:.3} in its table, {:.3} of its samples\n  \
          t_max   : {:.3} in its table, {:.3} the largest sample",
             of(|it| it.stdev),
-            of(perftest::Run::true_stdev),
+            of(|it| it.true_stdev),
             of(|it| it.max),
-            of(perftest::Run::largest),
+            of(|it| it.true_max),
         );
     }
     if conditions.pairs_left_out > 0 {
@@ -172,50 +177,16 @@ pub(super) fn text(conditions: &Conditions, pairs: &[Pair]) -> String {
     fit(&out)
 }
 
-/// The other program's times, microseconds; those of perftest also of all samples.
-#[derive(Serialize)]
-#[serde(rename_all = "snake_case")]
-enum TheirTimes<P, U> {
-    Perftest(P),
-    UcxPerftest(U),
-}
-
 /// Returns the JSON document.
 pub(super) fn json(conditions: &Conditions, pairs: &[Pair]) -> String {
     let ratios = ratios(pairs);
     let interval = median_interval(&ratios);
-    let theirs = |theirs: &Theirs| match theirs {
-        Theirs::Perftest(run) => TheirTimes::Perftest(object! {
-            t_typical: run.typical,
-            t_max: run.max,
-            t_stdev: run.stdev,
-            samples: run.samples.len(),
-            true_max: run.largest(),
-            true_stdev: run.true_stdev(),
-        }),
-        Theirs::Ucx(run) => TheirTimes::UcxPerftest(object! {
-            t_typical: run.typical,
-            t_avg: run.average,
-        }),
-    };
-    let pairs = pairs.iter().map(|pair| {
-        object! {
-            #[serde(flatten)]
-            theirs: theirs(&pair.theirs),
-            dat_bench: object! {
-                t_typical: pair.ours.typical,
-                max: pair.ours.max,
-                t_stdev: pair.ours.stdev,
-                unreliable: &pair.ours.unreliable,
-            },
-        }
-    });
     let body = object! {
         conditions: conditions,
         ratio: median(&ratios),
         ratio_interval: interval,
         measurable: interval.map(is_measurable),
-        pairs: pairs.collect::<Vec<_>>(),
+        pairs: pairs,
     };
     document(SCHEMA, &conditions.device, body)
 }

@@ -5,6 +5,8 @@
 
 use std::process::Command;
 
+use serde::Serialize;
+
 use super::clients;
 use crate::compare::options::CompareArgs;
 use crate::failure::Failure;
@@ -18,12 +20,14 @@ const TRANSPORTS: [&str; 2] = ["rc_mlx5", "rc_verbs"];
 const REFUSALS: [&str; 2] = ["No such device", "Unsupported operation"];
 
 /// One run. Times in microseconds.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Run {
     /// The median of its last 2,048 samples.
+    #[serde(rename = "t_typical")]
     pub(super) typical: f64,
     /// The mean of all.
-    pub(super) average: f64,
+    #[serde(rename = "t_avg")]
+    average: f64,
 }
 
 /// The program with the arguments for an operation.
