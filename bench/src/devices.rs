@@ -23,20 +23,13 @@ use listed::{ListedDevice, MAX_INLINE_TRIED, WHY_DIRECT, interface_of, rate_of};
 pub(crate) fn run(args: &DevicesArgs) -> Result<(), Failure> {
     select::set_data_path(args.path);
     let fabric = launcher::fabric();
-    let mut devices = match args.device.as_deref() {
-        None => select::list()?,
-        Some(EMULATED) => {
-            select::select(Some(EMULATED))?;
-            select::list()?
-        }
-        Some(name) => {
-            select::select(Some(name))?;
-            select::list()?
-                .into_iter()
-                .filter(|device| device.name == name)
-                .collect()
-        }
-    };
+    if let Some(name) = args.device.as_deref() {
+        select::select(Some(name))?;
+    }
+    let mut devices = select::list()?;
+    if let Some(name) = args.device.as_deref().filter(|&name| name != EMULATED) {
+        devices.retain(|device| device.name == name);
+    }
     devices.sort_by(|a, b| a.name.cmp(&b.name));
     let devices: Vec<ListedDevice> = devices.into_iter().map(ListedDevice::new).collect();
     match &args.json {

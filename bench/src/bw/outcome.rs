@@ -35,8 +35,9 @@ impl Outcome {
         self.round_rates.push(round.sides.iter().map(average).sum());
         self.sides.resize(round.sides.len(), Transfer::default());
         for (sum, side) in self.sides.iter_mut().zip(&round.sides) {
-            sum.messages += side.messages;
-            sum.picoseconds += side.picoseconds;
+            // The other process may have said any numbers.
+            sum.messages = sum.messages.saturating_add(side.messages);
+            sum.picoseconds = sum.picoseconds.saturating_add(side.picoseconds);
             if peak(side) > peak(sum) {
                 sum.peak_messages = side.peak_messages;
                 sum.peak_picoseconds = side.peak_picoseconds;
@@ -46,7 +47,8 @@ impl Outcome {
 
     /// Returns the number of measured messages of both sides.
     pub(super) fn messages(&self) -> u64 {
-        self.sides.iter().map(|side| side.messages).sum()
+        let each = self.sides.iter().map(|side| side.messages);
+        each.fold(0, u64::saturating_add)
     }
 
     /// Returns the messages per second: the sum of both sides' averages.
@@ -130,6 +132,24 @@ mod tests {
         let rounds = outcome.round_bytes();
         assert!((rounds[0] - 1.5e9).abs() < 1.0, "{rounds:?}");
         assert_eq!(outcome.interval(), None);
+    }
+
+    #[test]
+    fn any_numbers_of_the_other_process_can_be_added() {
+        let mut outcome = Outcome::new(1, Api::Engine);
+        let most = Transfer {
+            messages: u64::MAX,
+            picoseconds: u64::MAX,
+            peak_messages: u64::MAX,
+            peak_picoseconds: 1,
+        };
+        for _ in 0..2 {
+            outcome.add(&Recording {
+                sides: vec![most; 2],
+                ..Recording::default()
+            });
+        }
+        assert_eq!(outcome.messages(), u64::MAX);
     }
 
     #[test]

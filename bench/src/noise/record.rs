@@ -32,10 +32,15 @@ impl Ran {
         }
     }
 
+    /// Adds another time. The other process may have said any numbers.
     pub(super) fn add(&mut self, other: Self) {
-        self.elapsed_nanoseconds += other.elapsed_nanoseconds;
-        self.cpu_nanoseconds += other.cpu_nanoseconds;
-        self.involuntary_switches += other.involuntary_switches;
+        for (sum, more) in [
+            (&mut self.elapsed_nanoseconds, other.elapsed_nanoseconds),
+            (&mut self.cpu_nanoseconds, other.cpu_nanoseconds),
+            (&mut self.involuntary_switches, other.involuntary_switches),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
     }
 }
 
@@ -155,5 +160,21 @@ mod tests {
         assert_eq!(sum.step_nanoseconds.unwrap().ratio(), 1.5);
         assert_eq!(sum.run_queue_nanoseconds, None);
         assert_eq!(sum.responder, None);
+    }
+
+    #[test]
+    fn any_numbers_of_the_other_process_can_be_added() {
+        let most = Ran {
+            elapsed_nanoseconds: u64::MAX,
+            cpu_nanoseconds: u64::MAX,
+            involuntary_switches: u64::MAX,
+        };
+        let round = Noise {
+            responder: Some(most),
+            ..Noise::default()
+        };
+        let mut sum = round.clone();
+        sum.add(&round);
+        assert_eq!(sum.responder, Some(most));
     }
 }

@@ -116,18 +116,10 @@ fn files(out: &mut String, inputs: &[Input]) {
             format!("{}: {reliable}", file.cases.len()),
         ]
     });
-    let names = [
-        "name",
-        "file",
-        "command",
-        "device",
-        "host",
-        "finished",
-        "dat-bench",
-        "results",
-    ];
+    let names = "name|file|command|device|host|finished|dat-bench|results".split('|');
+    let names: Vec<String> = names.map(str::to_owned).collect();
     out.push_str("<section id=\"files\">\n<h2>Files</h2>\n");
-    table(out, "words", &names.map(str::to_owned), rows);
+    table(out, "words", &names, rows);
     out.push_str("</section>\n");
 }
 

@@ -68,7 +68,7 @@ fn answer_all<P: Command>(mut sides: Sides<P>, plan: &P) -> Result<(), Failure> 
         let mut messages = vec![0; amount.apis.len()];
         for (round, turn) in amount.passes() {
             sides.measure(turn, plan, plan.pass(case, round), &mut recording)?;
-            messages[turn] += P::messages(&recording);
+            messages[turn] = P::messages(&recording).saturating_add(messages[turn]);
         }
         for (api, messages) in amount.apis.iter().zip(messages) {
             output::line(format_args!(
