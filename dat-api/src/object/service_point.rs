@@ -19,7 +19,6 @@ use super::ia::Ia;
 use super::usage::Use;
 use crate::error::{DatError, Result};
 use crate::handle::Handle;
-use crate::object::of_another_ia;
 use crate::status::{ReturnType, Subtype};
 use crate::types::EventData;
 use dat_engine::sync::Mutex;
@@ -90,13 +89,14 @@ impl ServicePoint {
                 "connection qualifier 0 is reserved: use 1 or more",
             ));
         }
-        if !Arc::ptr_eq(evd.ia(), ia) {
-            return Err(DatError::new(
-                ReturnType::InvalidHandle,
-                Subtype::InvalidHandleEvdCr,
-                of_another_ia("EVD", evd.ia(), ia),
-            ));
-        }
+        ia.check_connection_evd(evd.ia(), &ia.rules().conformance)
+            .map_err(|cause| {
+                DatError::new(
+                    ReturnType::InvalidHandle,
+                    Subtype::InvalidHandleEvdCr,
+                    cause,
+                )
+            })?;
         let point = Arc::new(Self {
             point,
             ia: Arc::clone(ia),

@@ -132,7 +132,7 @@ fn moved(ep: DAT_EP_HANDLE, pz: DAT_PZ_HANDLE) -> DAT_RETURN {
 /// kind of object of another.
 #[test]
 fn an_object_of_another_adapter_is_refused() {
-    let own = Fixture::new();
+    let own = Fixture::strict();
     let other = own.beside(ptr::null_mut());
     let requests = [&own, &other].map(|fixture| fixture.evd(4, DAT_EVD_CR_FLAG));
     let memory = [&own, &other].map(|fixture| fixture.memory(64));
@@ -255,7 +255,7 @@ fn endpoint(fixture: &Fixture, pz: DAT_PZ_HANDLE, evds: &End, queue: DAT_SRQ_HAN
 
 #[test]
 fn an_endpoint_is_not_created_with_parts_of_another_adapter() {
-    let own = Fixture::new();
+    let own = Fixture::strict();
     let other = own.beside(ptr::null_mut());
     let shape = Shape::default();
     let [evds, theirs] = [&own, &other].map(|fixture| End::without_ep(fixture, &shape));

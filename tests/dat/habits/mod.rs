@@ -9,6 +9,7 @@ mod cno;
 mod codes;
 mod early;
 mod memory;
+mod opens;
 mod order;
 mod query;
 mod rdma;

@@ -12,7 +12,7 @@ use super::{Control, Ep, INLINE_BYTES, Streams};
 use crate::error::{DatError, Result};
 use crate::handle::{CompletionHooks, Handle};
 use crate::object::evd::{DtoConfig, DtoRole, DtoStream, Evd, StreamKind};
-use crate::object::ia::Ia;
+use crate::object::ia::{Conformance, Ia};
 use crate::object::of_another_ia;
 use crate::object::pz::Pz;
 use crate::object::srq::{Reporting, Srq};
@@ -138,17 +138,31 @@ pub(super) fn bad(subtype: Subtype, cause: impl Into<Cow<'static, str>>) -> DatE
     DatError::new(ReturnType::InvalidHandle, subtype, cause)
 }
 
-/// Checks that an EVD carries the events and belongs to the same IA.
-pub(super) fn check_evd(
+/// Checks that the EVD of the connection carries its events, and belongs to the same IA or, if the
+/// rules allow that, to another open of the adapter.
+pub(super) fn check_connect_evd(
     ia: &Arc<Ia>,
     evd: Option<&Arc<Evd>>,
-    flag: EvdFlags,
-    subtype: Subtype,
+    rules: &Conformance,
 ) -> Result<()> {
+    let Some(evd) = evd else { return Ok(()) };
+    let subtype = Subtype::InvalidHandleEvdConn;
+    ia.check_connection_evd(evd.ia(), rules)
+        .map_err(|cause| bad(subtype, cause))?;
+    check_flag(evd, EvdFlags::CONNECTION, subtype)
+}
+
+/// Checks that an EVD carries completions and belongs to the same IA: a queue pair reports to
+/// completion queues of its own open of the device only.
+pub(super) fn check_dto_evd(ia: &Arc<Ia>, evd: Option<&Arc<Evd>>, subtype: Subtype) -> Result<()> {
     let Some(evd) = evd else { return Ok(()) };
     if !Arc::ptr_eq(evd.ia(), ia) {
         return Err(bad(subtype, of_another_ia("EVD", evd.ia(), ia)));
     }
+    check_flag(evd, EvdFlags::DTO, subtype)
+}
+
+fn check_flag(evd: &Evd, flag: EvdFlags, subtype: Subtype) -> Result<()> {
     if !evd.flags().contains(flag) {
         return Err(bad(
             subtype,

@@ -11,7 +11,7 @@ use dat_engine::sync::Mutex;
 use dat_engine::{Endpoint, EndpointHandle, SendFlags, SendOp, SendRequest, cm};
 
 use super::attributes::{self, Request};
-use super::build::{Plan, bad, check_evd, check_zones};
+use super::build::{Plan, bad, check_connect_evd, check_dto_evd, check_zones};
 use super::completions::{self, HighMarks, Unreported, UnsignalledReceives};
 use super::poster::{Locked, Poster, unsigned};
 use super::{Control, Ep, Streams, check};
@@ -28,7 +28,7 @@ use crate::object::usage::{Counted, Usage, Use};
 use crate::object::{exhausted, of_another_ia};
 use crate::state::{self, Call, Trigger};
 use crate::status::Subtype;
-use crate::types::{EpAttributes, EpState, EvdFlags};
+use crate::types::{EpAttributes, EpState};
 
 /// The objects that an endpoint is created from.
 #[derive(Clone, Copy, Default)]
@@ -231,19 +231,9 @@ impl Parts<'_> {
                 of_another_ia("protection zone", pz.ia(), ia),
             ));
         }
-        check_evd(
-            ia,
-            self.connect,
-            EvdFlags::CONNECTION,
-            Subtype::InvalidHandleEvdConn,
-        )?;
-        check_evd(ia, self.recv, EvdFlags::DTO, Subtype::InvalidHandleEvdRecv)?;
-        check_evd(
-            ia,
-            self.request,
-            EvdFlags::DTO,
-            Subtype::InvalidHandleEvdRequest,
-        )?;
+        check_connect_evd(ia, self.connect, ia.rules().of_endpoint(self.srq.is_some()))?;
+        check_dto_evd(ia, self.recv, Subtype::InvalidHandleEvdRecv)?;
+        check_dto_evd(ia, self.request, Subtype::InvalidHandleEvdRequest)?;
         if let Some(srq) = self.srq
             && !Arc::ptr_eq(srq.ia(), ia)
         {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use dat_engine::{CompletionQueue, memory};
 
 use super::attributes::{self, Request};
-use super::build::{Plan, check_evd, check_zones};
+use super::build::{Plan, check_connect_evd, check_dto_evd, check_zones};
 use super::{Control, Ep, Streams};
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle};
@@ -17,7 +17,7 @@ use crate::object::pz::Pz;
 use crate::object::usage::Use;
 use crate::state::{self, Call};
 use crate::status::{ReturnType, Subtype};
-use crate::types::{EpAttributes, EpState, EvdFlags};
+use crate::types::{EpAttributes, EpState};
 use dat_engine::sync::MutexGuard;
 
 /// The mask of endpoint parameters.
@@ -222,15 +222,11 @@ impl Ep {
                 attributes::resolve(&asked, self.ia.rules(), request)?
             };
         }
-        for (evd, flag, subtype) in [
-            (&new.recv, EvdFlags::DTO, Subtype::InvalidHandleEvdRecv),
-            (
-                &new.request,
-                EvdFlags::DTO,
-                Subtype::InvalidHandleEvdRequest,
-            ),
+        for (evd, subtype) in [
+            (&new.recv, Subtype::InvalidHandleEvdRecv),
+            (&new.request, Subtype::InvalidHandleEvdRequest),
         ] {
-            check_evd(&self.ia, evd.as_ref(), flag, subtype).map_err(of_a_value)?;
+            check_dto_evd(&self.ia, evd.as_ref(), subtype).map_err(of_a_value)?;
         }
         let same_zone = match (&zone, &control.pz) {
             (Some(zone), current) => {
@@ -440,13 +436,8 @@ impl Ep {
 
     fn find_connect(&self, evd: Option<Handle>) -> Result<Option<StreamGuard>> {
         let evd = find_evd(evd)?;
-        check_evd(
-            &self.ia,
-            evd.as_ref(),
-            EvdFlags::CONNECTION,
-            Subtype::InvalidHandleEvdConn,
-        )
-        .map_err(of_a_value)?;
+        let rules = self.ia.rules().of_endpoint(self.control().srq.is_some());
+        check_connect_evd(&self.ia, evd.as_ref(), rules).map_err(of_a_value)?;
         match evd {
             Some(evd) => evd
                 .attach(StreamKind::Connection)

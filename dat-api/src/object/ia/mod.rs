@@ -39,6 +39,7 @@ use dat_engine::control::ObjectId;
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Object, Reservation, Upcalls};
 use crate::object::counters::Counters;
+use crate::object::of_another_ia;
 use crate::object::peer::PeerAddress;
 use crate::status::{ReturnType, Subtype};
 use crate::types::{AsyncKind, AsyncReason};
@@ -161,6 +162,33 @@ impl Ia {
     /// Returns the connection manager, which all IAs of a process with the same kind share.
     pub(crate) fn cm(&self) -> &Manager {
         self.cm.manager()
+    }
+
+    /// Checks that requests and events of connections may go to the EVD: it belongs to this IA, or
+    /// to another open of the same adapter, unless that is against the rules.
+    ///
+    /// # Errors
+    /// The cause.
+    pub(crate) fn check_connection_evd(
+        &self,
+        evd_ia: &Self,
+        rules: &Conformance,
+    ) -> core::result::Result<(), String> {
+        if core::ptr::eq(self, evd_ia) {
+            return Ok(());
+        }
+        let adapter = |ia: &Self| (ia.device().info().name.clone(), ia.rules.connect.port);
+        let (own, other) = (adapter(self), adapter(evd_ia));
+        if own != other {
+            return Err(format!(
+                "the EVD belongs to another adapter, {} port {}: expected one of {} port {}",
+                other.0, other.1, own.0, own.1
+            ));
+        }
+        match rules.takes_evds_of_other_opens {
+            true => Ok(()),
+            false => Err(of_another_ia("EVD", evd_ia, self)),
+        }
     }
 
     /// Returns the device and port of its listeners and connections.

@@ -68,6 +68,8 @@ pub struct Conformance {
     pub awaits_established: bool,
     /// Whether a query returns the address of the last peer in every state.
     pub shows_last_peer: bool,
+    /// Whether requests and events of connections may go to an EVD of another open of the adapter.
+    pub takes_evds_of_other_opens: bool,
     /// Whether a wait on a CNO also returns an EVD that was returned before and is not drained.
     pub returns_leftovers: bool,
     /// The code of an empty EVD for completions, and of a CNO without a trigger.
@@ -90,6 +92,7 @@ impl Conformance {
         bounded_by_endpoint: false,
         awaits_established: true,
         shows_last_peer: true,
+        takes_evds_of_other_opens: true,
         returns_leftovers: true,
         // Programs compare the whole code with `DAT_QUEUE_EMPTY`.
         empty: EMPTY.without_class(),
@@ -106,6 +109,7 @@ impl Conformance {
         bounded_by_endpoint: true,
         awaits_established: false,
         shows_last_peer: false,
+        takes_evds_of_other_opens: false,
         returns_leftovers: false,
         empty: EMPTY,
     };
