@@ -29,7 +29,7 @@ const FORM: &str = "8 expected, as in: NAME u1.2 nonthreadsafe default libdat.so
 /// The maximum length of a name, in bytes.
 pub const MAX_NAME: usize = 255;
 /// The maximum number of line errors that are kept, so that an invalid file does not fill memory.
-const MAX_LINE_ERRORS: usize = 32;
+pub(super) const MAX_LINE_ERRORS: usize = 32;
 
 /// A line of dat.conf.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use dat_engine::environment;
 
-use super::conf::{Conf, LineError};
+use super::conf::{Conf, Entry, LineError, MAX_LINE_ERRORS};
+use super::{VERSIONS, is_replaceable};
 use crate::warnings::warn_once;
 
 /// The path if `DAT_OVERRIDE` is not set.
@@ -84,9 +85,7 @@ impl File {
                         ),
                     );
                 }
-                if !conf.line_errors.is_empty() {
-                    warn_of_lines(&path, &bytes, &conf);
-                }
+                warn_of_lines(&path, &bytes, &conf);
                 Self {
                     path,
                     conf,
@@ -107,8 +106,14 @@ impl File {
     }
 }
 
-/// Warns of the invalid lines of a file, once for each line and contents of the file.
+/// Warns of the invalid lines of a file, and of those that open nothing, once for each line and
+/// contents of the file.
 fn warn_of_lines(path: &Path, bytes: &[u8], conf: &Conf) {
+    let idle = |entry: &Entry| Some((entry.line, opens_nothing(entry)?));
+    let mut idle = conf.entries.iter().filter_map(idle).peekable();
+    if idle.peek().is_none() && conf.line_errors.is_empty() {
+        return;
+    }
     let contents = hash_of(&bytes);
     let more = conf.more_line_errors;
     let path = path.display();
@@ -118,12 +123,54 @@ fn warn_of_lines(path: &Path, bytes: &[u8], conf: &Conf) {
             &format!("{path}:{line}: this line is ignored: {cause}"),
         );
     }
+    for (line, cause) in idle.take(MAX_LINE_ERRORS) {
+        let text = format!("{path}:{line}: this line opens nothing: {cause}");
+        warn_once(contents, &text);
+    }
     if more > 0 {
         warn_once(
             contents,
             &format!("{path}: {more} more lines are invalid and ignored"),
         );
     }
+}
+
+/// Returns why no program can open an entry, as files of other systems have them.
+fn opens_nothing(entry: &Entry) -> Option<String> {
+    let (version, library) = ((entry.major, entry.minor), &entry.library);
+    if !VERSIONS.contains(&version) {
+        let (major, minor) = version;
+        return Some(format!(
+            "it is for DAT {major}.{minor}, which no library here has: write u1.2, or u2.0 for \
+             programs of uDAPL 2.0"
+        ));
+    }
+    if entry.is_ours() || is_replaceable(library) || is_installed(library) {
+        return None;
+    }
+    Some(format!(
+        "there is no library {library}: install it, or write {} and the device, as in \
+         \"mlx5_0 1\", in field 7",
+        super::library(version)
+    ))
+}
+
+/// Returns whether the dynamic linker can find a library.
+fn is_installed(library: &str) -> bool {
+    if library.contains(['/', '\\']) {
+        return Path::new(library).exists();
+    }
+    let folders = environment::variable("LD_LIBRARY_PATH").unwrap_or_default();
+    let system = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"].map(PathBuf::from);
+    let mut folders = std::env::split_paths(&folders).chain(system);
+    // The cache of ldconfig has the name of each library, and its path.
+    let cached = || {
+        let cache = std::fs::read("/etc/ld.so.cache").unwrap_or_default();
+        let names = cache.split(|&byte| byte == 0);
+        let mut names = names.map(|name| name.rsplit(|&byte| byte == b'/').next());
+        names.any(|name| name == Some(library.as_bytes()))
+    };
+    folders.any(|folder| folder.join(library).exists()) || cached()
 }
 
 fn hash_of(value: &impl Hash) -> u64 {
@@ -252,6 +299,50 @@ mod tests {
             || drop(read(path)),
         );
         PRINTED.take()
+    }
+
+    /// Lines as they stand in files of other systems.
+    #[test]
+    fn a_line_that_opens_nothing_is_reported_with_a_remedy() {
+        let idle = [
+            // SilverStorm
+            "InfiniHost0 u1.1 nonthreadsafe default /usr/lib64/libdapl.so ri.1.1 \" \" \" \"",
+            // Solaris
+            "ibd0 u1.2 nonthreadsafe default udapl_tavor.so.1 SUNW.1.0 \" \" \"driver_name=tavor\"",
+            // AIX
+            "hca0 u1.2 nonthreadsafe default /usr/lib/libdapl/libdapl2.a(shr_64.o) IBM.1.1 \"/dev/iba0 1 ib0\" \" \"",
+            // Windows
+            "ibnic0v2 u2.0 nonthreadsafe default C:\\Windows\\system32\\dapl2.dll ri.2.0 \"IbalHca0 1\" \"\"",
+        ];
+        let open = [
+            // OFED 1.x, as RHEL and SUSE have it, and 2.0
+            "OpenIB-cma u1.2 nonthreadsafe default libdaplcma.so.1 dapl.1.2 \"ib0 0\" \"\"",
+            "ofa-v2-ib0 u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"ib0 0\" \"\"",
+            "own u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 \"mlx5_0 1\" \"\"",
+            "libc u1.2 nonthreadsafe default libc.so.6 libc.1.2 \"\" \"\"",
+            "dev u1.2 nonthreadsafe default /dev/null null.1.2 \"\" \"\"",
+            // For other programs.
+            "kernel k1.2 nonthreadsafe default libkdapl.so ri.1.2 \"\" \"\"",
+        ];
+        let folder = Folder::new("idle");
+        let lines = [&idle[..], &open[..]].concat().join("\n") + "\n";
+        let path = folder.file(lines.as_bytes());
+        let printed = warnings_of(&path);
+        assert_eq!(printed.len(), idle.len(), "{printed:?}");
+        let remedies = [
+            "DAT 1.1",
+            "no library udapl_tavor.so.1",
+            "libdapl2.a(shr_64.o): install it, or write libdat.so.1",
+            "dapl2.dll: install it, or write libdat2.so.2",
+        ];
+        for ((printed, remedy), line) in printed.iter().zip(remedies).zip(1..) {
+            let place = format!("{}:{line}: this line opens nothing: ", path.display());
+            assert!(
+                printed.starts_with(&place) && printed.contains(remedy),
+                "{printed}"
+            );
+        }
+        assert_eq!(warnings_of(&path), [""; 0], "once");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::face::common::{expect, success};
 const ENTRIES: &str = "\
 # a comment
 one u1.2 nonthreadsafe default libdat.so.1 dapl.1.2 \"mlx5_0 1\" \"\"
-two u1.2 threadsafe default libother.so dapl.1.2 \"ib0 0\" \"\"
+two u1.2 threadsafe default libc.so.6 dapl.1.2 \"ib0 0\" \"\"
 three u2.0 nonthreadsafe default libdat2.so.2 dapl.2.0 \"mlx5_0 1\" \"\"
 ";
 

@@ -203,7 +203,7 @@ const ENTRIES: &str = "\
 one u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 \"mlx5_0 1\" \"sl=3\"
 broken line
 two u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 \"mlx5_0 1\" \"\"
-three u1.2 nonthreadsafe default libother.so dapl.1.2 \"ib0 0\" \"\"
+three u1.2 nonthreadsafe default libc.so.6 dapl.1.2 \"ib0 0\" \"\"
 ";
 
 /// Returns the number of all entries, with no room for them.
