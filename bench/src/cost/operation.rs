@@ -55,6 +55,7 @@ operations! {
     Wait "wait" "wait, each of a burst of receives",
     WaitTwo "wait_two" "wait for two, in a burst",
     WaitSleep "wait_sleep" "wait that sleeps: arm, sleep, wake",
+    AwaitSleep "await_sleep" "reactor: arm, poll descriptor, take",
     WaitEmpty "wait_empty" "wait with timeout 0, empty",
     Send "send" "send 64 B not inline, single",
     SendList "send_list" "send 64 B not inline, list of 32",

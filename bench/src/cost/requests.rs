@@ -225,6 +225,12 @@ impl<E: End> Requests<E> {
     pub(super) fn slept(&mut self, sum: &mut u64) -> usize {
         taken(self.end.wait(Queue::Received, 1, None), sum)
     }
+
+    /// As [`Self::slept`], by the descriptor of the queue.
+    #[inline(always)]
+    pub(super) fn awaited(&mut self, sum: &mut u64) -> usize {
+        taken(self.end.wait_readable(Queue::Received), sum)
+    }
 }
 
 /// Returns the target of requests of the other end.

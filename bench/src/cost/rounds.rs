@@ -33,6 +33,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) struct Rounds<I: Interface> {
     own: [Requests<I::End<false>>; 2],
     shared: [Requests<I::End<true>>; 2],
+    /// For events of a descriptor, whose queues cost more to wait on.
+    polled: Option<[Requests<I::End<false>>; 2]>,
     pub(super) nic: Nic,
     pub(super) meter: Meter,
     sum: u64,
@@ -50,6 +52,10 @@ impl<I: Interface> Rounds<I> {
         Ok(Self {
             own: interface.connect_pair(&shape())?.map(Requests::new),
             shared: interface.connect_pair(&shape())?.map(Requests::new),
+            polled: match I::End::<false>::DESCRIPTORS {
+                true => Some(interface.connect_pair(&shape())?.map(Requests::new)),
+                false => None,
+            },
             nic,
             meter,
             sum: 0,
@@ -92,7 +98,10 @@ impl<I: Interface> Rounds<I> {
             bench.waits(near, far)?;
         }
         if I::End::<false>::SLEEPS {
-            bench.sleeps(near, far)?;
+            bench.sleeps(near, far, Operation::WaitSleep, Requests::slept)?;
+        }
+        if let Some([near, far]) = &mut self.polled {
+            bench.sleeps(near, far, Operation::AwaitSleep, Requests::awaited)?;
         }
         bench.short(near, far, 8, Operation::PollRecv8)?;
         bench.short(near, far, 32, Operation::PollRecv32)?;
@@ -191,13 +200,15 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Measures waits that sleep. The NIC is moved while the thread sleeps, and only then, so
+    /// Measures waits that sleep, by this call. The NIC is moved while the thread sleeps, and only then, so
     /// that each wait finds nothing, arms the queue, and finds nothing once more. A NIC that is
     /// not emulated cannot be moved like that.
     fn sleeps<E: End>(
         &mut self,
         near: &mut Requests<E>,
         far: &mut Requests<E>,
+        operation: Operation,
+        wait: impl Fn(&mut Requests<E>, &mut u64) -> usize,
     ) -> Result<(), Failure> {
         if !self.nic.is_emulated() {
             return Ok(());
@@ -218,8 +229,8 @@ impl Bench<'_> {
                     thread::yield_now();
                 }
             });
-            meter.measure(Operation::WaitSleep, count, &mut || {
-                good = (0..count).all(|_| near.slept(sum) == 1);
+            meter.measure(operation, count, &mut || {
+                good = (0..count).all(|_| wait(near, sum) == 1);
             });
             has_ended.store(true, Ordering::Release);
         });

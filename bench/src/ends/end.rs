@@ -86,6 +86,8 @@ pub(crate) trait End: Sized {
     const WAITS: bool = false;
     /// Whether it can sleep ([`Self::wait`] without a timeout).
     const SLEEPS: bool = Self::WAITS;
+    /// Whether its queues have descriptors for a reactor.
+    const DESCRIPTORS: bool = false;
     /// Whether it has writes with immediate data.
     const IMMEDIATES: bool = false;
     /// Whether the caller chooses if a message is inline.
@@ -184,6 +186,12 @@ pub(crate) trait End: Sized {
 
     /// Takes one completion by a wait for this many events.
     fn wait(&mut self, _queue: Queue, _threshold: u8, _timeout: Option<Duration>) -> Polled {
+        Some(Err(Fault::NoSuchCall))
+    }
+
+    /// Takes one completion as a task of a reactor: arms the descriptor of the queue, and sleeps
+    /// in `poll` until it is readable.
+    fn wait_readable(&mut self, _queue: Queue) -> Polled {
         Some(Err(Fault::NoSuchCall))
     }
 

@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
@@ -230,6 +231,7 @@ impl<const SHARED: bool> End for RustEnd<SHARED> {
     const LISTS: bool = true;
     const BATCHES: bool = true;
     const WAITS: bool = true;
+    const DESCRIPTORS: bool = true;
 
     type Request = RemoteSegment;
     type Receive = ();
@@ -352,6 +354,28 @@ impl<const SHARED: bool> End for RustEnd<SHARED> {
             Err(code) if code.is(ReturnType::TimeoutExpired) => None,
             Err(code) if code.is(ReturnType::InterruptedCall) => None,
             Err(code) => Some(Err(Fault::Call("EventDispatcher::wait_for", code))),
+        }
+    }
+
+    #[inline(always)]
+    fn wait_readable(&mut self, queue: Queue) -> Polled {
+        let queue = self.queue(queue);
+        loop {
+            if queue.arm().is_err() {
+                return Some(Err(Fault::NoSuchCall));
+            }
+            match queue.dequeue() {
+                Ok(None) => {}
+                Ok(Some(event)) => return Some(done(&event, 0)),
+                Err(code) => return Some(Err(Fault::Call("EventDispatcher::dequeue", code))),
+            }
+            let mut entry = libc::pollfd {
+                fd: queue.as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            };
+            // SAFETY: one entry, of a descriptor that lives as long as the dispatcher.
+            unsafe { libc::poll(&raw mut entry, 1, -1) };
         }
     }
 

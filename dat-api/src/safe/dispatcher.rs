@@ -1,4 +1,6 @@
 //! Event dispatchers.
+//!
+//! Decision: `docs/decisions/082-events-for-asynchronous-programs.md`
 
 #[cfg(feature = "stream")]
 use core::sync::atomic::AtomicBool;

@@ -1,4 +1,6 @@
 //! Endpoints.
+//!
+//! Decision: `docs/decisions/081-memory-that-programs-own.md`
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,6 @@
 //! Registered memory.
+//!
+//! Decision: `docs/decisions/081-memory-that-programs-own.md`
 
 mod mapping;
 mod owner;

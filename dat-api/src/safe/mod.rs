@@ -44,7 +44,9 @@
 //! notification object. If it does so anyhow, as only unsafe code can, no wake-up arrives any more,
 //! or at what the number names later.
 //!
-//! Decision: `docs/decisions/019-unlocked-state-is-unsafe.md`
+//! Decisions: `docs/decisions/019-unlocked-state-is-unsafe.md`,
+//! `docs/decisions/081-memory-that-programs-own.md`,
+//! `docs/decisions/082-events-for-asynchronous-programs.md`
 
 mod adapter;
 mod cno;

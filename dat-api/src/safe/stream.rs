@@ -1,4 +1,6 @@
 //! Events as an asynchronous stream.
+//!
+//! Decision: `docs/decisions/082-events-for-asynchronous-programs.md`
 
 use core::pin::Pin;
 use core::sync::atomic::Ordering;
