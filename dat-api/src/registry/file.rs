@@ -145,7 +145,11 @@ fn opens_nothing(entry: &Entry) -> Option<String> {
              programs of uDAPL 2.0"
         ));
     }
-    if entry.is_ours() || is_replaceable(library) || is_installed(library) {
+    // The file of OFED 2.0, as distributions have it, has lines for each of its providers, installed
+    // or not.
+    let name = super::file_name(library);
+    let is_stock = name.starts_with("libdapl") && name.ends_with(".so.2");
+    if entry.is_ours() || is_stock || is_replaceable(library) || is_installed(library) {
         return None;
     }
     Some(format!(
@@ -318,6 +322,7 @@ mod tests {
             // OFED 1.x, as RHEL and SUSE have it, and 2.0
             "OpenIB-cma u1.2 nonthreadsafe default libdaplcma.so.1 dapl.1.2 \"ib0 0\" \"\"",
             "ofa-v2-ib0 u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"ib0 0\" \"\"",
+            "ofa-v2-mlx4_0-1m u2.0 nonthreadsafe default libdaplomcm.so.2 dapl.2.0 \"mlx4_0 1\" \"\"",
             "own u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 \"mlx5_0 1\" \"\"",
             "libc u1.2 nonthreadsafe default libc.so.6 libc.1.2 \"\" \"\"",
             "dev u1.2 nonthreadsafe default /dev/null null.1.2 \"\" \"\"",
