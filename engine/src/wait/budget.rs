@@ -104,13 +104,8 @@ impl SpinBudget {
     /// `without_event`, without one. A wait without an event that was shorter than
     /// the cap teaches nothing. `yields`: the spin, if any, yielded the only
     /// processor.
-    pub(super) fn learn(
-        &mut self,
-        policy: WaitPolicy,
-        waited: u64,
-        without_event: bool,
-        yields: bool,
-    ) {
+    #[doc(hidden)] // Public for the model of waits.
+    pub fn learn(&mut self, policy: WaitPolicy, waited: u64, without_event: bool, yields: bool) {
         let WaitPolicy::Adaptive {
             min,
             max: Some(max),
