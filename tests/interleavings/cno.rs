@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use dat_engine::ControlError;
 use dat_engine::wait::{ChannelFds, Deadline, SpinBudget, WaitPolicy};
-use loom::sync::atomic::{AtomicU32, Ordering};
+use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use loom::sync::{Condvar, Mutex};
 
 #[allow(dead_code, unreachable_pub, reason = "compiled in place")]
@@ -274,7 +274,9 @@ struct Cno {
     table: Lock<Table>,
     changes: AtomicU32,
     returns_leftovers: bool,
-    alarm: Option<Arc<Blocker>>,
+    /// That of the descriptor, once there is one.
+    alarm: Arc<Blocker>,
+    has_descriptor: AtomicBool,
     evds: [Evd; EVDS],
     wires: Arc<Wires>,
     /// How many waiters have got a trigger, and have taken the events.
@@ -300,37 +302,41 @@ impl Cno {
     }
 
     fn alarm(&self) -> Option<&Arc<Blocker>> {
-        self.alarm.as_ref()
+        let has_descriptor = self.has_descriptor.load(Ordering::SeqCst);
+        has_descriptor.then_some(&self.alarm)
     }
 }
 
 impl Cno {
     fn new(is_strict: bool) -> Arc<Self> {
-        Arc::new(Self::with(is_strict, None))
-    }
-
-    fn with_descriptor(is_strict: bool) -> Arc<Self> {
-        let wires = Arc::default();
-        let alarm = blocker(&wires, ALARM, false);
-        let mut cno = Self::with(is_strict, Some(Arc::clone(&alarm)));
-        cno.wires = wires;
-        cno.update(|table| table.add_descriptor(&alarm));
-        Arc::new(cno)
-    }
-
-    fn with(is_strict: bool, alarm: Option<Arc<Blocker>>) -> Self {
         let mut table = Table::default();
         table.evds.extend((0..EVDS).map(Handle));
-        Self {
+        let wires = Arc::default();
+        Arc::new(Self {
             table: Lock(Mutex::new(table)),
             changes: AtomicU32::new(0),
             returns_leftovers: !is_strict,
-            alarm,
+            alarm: blocker(&wires, ALARM, false),
+            has_descriptor: AtomicBool::new(false),
             evds: Default::default(),
-            wires: Arc::default(),
+            wires,
             served: Mutex::new(0),
             service: Condvar::new(),
-        }
+        })
+    }
+
+    fn with_descriptor(is_strict: bool) -> Arc<Self> {
+        let simulated = Self::new(is_strict);
+        simulated.create_descriptor();
+        simulated
+    }
+
+    /// Creates the descriptor as `Cno::descriptor` does.
+    fn create_descriptor(&self) {
+        self.update(|table| {
+            table.add_descriptor(&self.alarm);
+            self.has_descriptor.store(true, Ordering::SeqCst);
+        });
     }
 
     /// The device completes a request.

@@ -294,3 +294,27 @@ fn a_descriptor_and_a_waiter_miss_no_event() {
         }
     }
 }
+
+/// The descriptor is created while another thread begins a wait. That passes the event on.
+#[test]
+fn a_descriptor_that_is_created_during_a_wait_misses_no_event() {
+    for brings in [COMPLETE, POST] {
+        model(2, move || {
+            let simulated = Cno::new(true);
+            let waiter = in_thread(&simulated, |simulated| {
+                for _ in 0..serve_trigger(simulated, WAITERS, u32::MAX) {
+                    simulated.post(0);
+                }
+            });
+            let other = in_thread(&simulated, move |simulated| brings(simulated, 0));
+            simulated.create_descriptor();
+            let mut taken = arm_and_drain(&simulated);
+            while taken == 0 {
+                simulated.poll_descriptor();
+                taken += arm_and_drain(&simulated);
+            }
+            waiter.join().unwrap();
+            other.join().unwrap();
+        });
+    }
+}

@@ -211,6 +211,8 @@ pub(super) struct Poller {
     is_released: bool,
     /// For some EVD, only events of the device say which completions notify.
     needs_device_events: bool,
+    /// What is found is shown on the descriptor.
+    shows_descriptor: bool,
     /// The device cannot be armed.
     pub(super) has_failed: bool,
     /// The result of the wait, once it is over.
@@ -228,6 +230,7 @@ impl Poller {
             first: None,
             is_released: false,
             needs_device_events: false,
+            shows_descriptor: false,
             has_failed: false,
             end: None,
         }
@@ -249,11 +252,11 @@ impl Poller {
     }
 
     /// Returns the queues that this thread looks at after a poll. A wait that begins also shows
-    /// what is pending for the descriptor.
+    /// what is pending for the descriptor, if it has armed that.
     fn finders(&self) -> &'static [usize] {
-        match self.blocker {
-            Some(_) => &ALL[self.queue..=self.queue],
-            None => &[WAITERS, DESCRIPTOR],
+        match self.shows_descriptor {
+            true if self.queue == WAITERS => &[WAITERS, DESCRIPTOR],
+            _ => &ALL[self.queue..=self.queue],
         }
     }
 
@@ -347,7 +350,9 @@ impl Poller {
     /// wakes no waiter, because the trigger is not new; so [`Self::take_trigger`] wakes one for the
     /// triggers that this wait leaves.
     pub(super) fn poll_first(&mut self) -> Option<WaitEnd> {
+        // Another thread may create the descriptor from here on.
         let alarm = self.cno.alarm().cloned();
+        self.shows_descriptor = alarm.is_some();
         if let Some(alarm) = &alarm {
             self.arm_descriptor(alarm);
         }
@@ -358,6 +363,7 @@ impl Poller {
         let end = self.take_trigger();
         if let Some(alarm) = &alarm {
             self.show_rest(alarm, end);
+            self.shows_descriptor = false;
         }
         end
     }
