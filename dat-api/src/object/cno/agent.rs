@@ -16,6 +16,7 @@ use super::protocol::{AGENT, Poller, Table};
 use super::{Cno, new_waiter};
 use crate::error::{DatError, Result};
 use crate::handle::Handle;
+use crate::refusal::CnoRefusal;
 use crate::status::{ReturnType, Subtype};
 
 /// The function that is called when an EVD triggers the CNO. Its argument is the EVD; or `None`
@@ -70,11 +71,15 @@ impl Cno {
     /// and that no agent was called for, call it at once. The previous agent may still be running.
     ///
     /// # Errors
-    /// `INSUFFICIENT_RESOURCES`: the thread to call it on cannot be started.
+    /// `INSUFFICIENT_RESOURCES`: the thread to call it on cannot be started. `INVALID_HANDLE`: the
+    /// CNO is being freed, and calls none.
     pub fn set_agent(self: &Arc<Self>, mut agent: Option<Agent>) -> Result<()> {
         self.update(|table| -> Result<()> {
             if table.is_over {
-                return Ok(());
+                return match agent {
+                    Some(_) => Err(CnoRefusal::Freed.into()),
+                    None => Ok(()),
+                };
             }
             if agent.is_some() {
                 // It stays for the next agent if this one is refused.

@@ -64,13 +64,18 @@ impl Cno {
     /// are dropped for the descriptor, though not for threads that wait.
     ///
     /// # Errors
-    /// `INVALID_STATE`: there is no descriptor. `INTERNAL_ERROR`: the device cannot be armed.
+    /// `INVALID_STATE`: there is no descriptor. `INVALID_HANDLE`: the CNO is being freed.
+    /// `INTERNAL_ERROR`: the device cannot be armed.
     pub fn arm(self: &Arc<Self>) -> Result<(), CnoRefusal> {
         let alarm = self.alarm().ok_or(CnoRefusal::NoDescriptor)?;
         let mut poller = Poller::new(self, DESCRIPTOR, Some(alarm));
         poller.arm_descriptor(alarm);
-        self.update(|table| table.forget(alarm));
+        let is_over = self.update(|table| {
+            table.forget(alarm);
+            table.is_over
+        });
         match poller.has_failed {
+            _ if is_over => Err(CnoRefusal::Freed),
             true => Err(CnoRefusal::DeviceFailed),
             false => Ok(()),
         }
@@ -81,12 +86,16 @@ impl Cno {
     /// strict, while the EVD holds further events that notify.
     ///
     /// # Errors
-    /// `QUEUE_EMPTY` if there is no trigger: poll the descriptor. `INVALID_STATE` and
-    /// `INTERNAL_ERROR` as [`Self::arm`].
+    /// `QUEUE_EMPTY` if there is no trigger: poll the descriptor. The others as [`Self::arm`].
     pub fn trigger(self: &Arc<Self>) -> WaitEnd {
         let alarm = self.alarm().ok_or(CnoRefusal::NoDescriptor)?;
         let mut poller = Poller::new(self, DESCRIPTOR, Some(alarm));
-        poller.poll_first().unwrap_or_else(|| Err(self.empty()))
+        poller.poll_first().unwrap_or_else(|| {
+            Err(match self.update(|table| table.is_over) {
+                true => CnoRefusal::Freed,
+                false => self.empty(),
+            })
+        })
     }
 
     /// Returns what makes the descriptor readable, if there is one.

@@ -9,8 +9,9 @@
 //!
 //! # Which waiter gets a trigger
 //! An EVD triggers when an event arrives that notifies; see `evd/owner.rs`. One waiter gets
-//! the trigger, and the agent and the descriptor get it once too. Without a waiter the trigger stays pending, once
-//! for each EVD, and the next waiter gets it if the EVD still holds events; likewise for the agent.
+//! the trigger, and the agent and the descriptor get it once too; a wait that begins takes the
+//! descriptor's with its own. Without a waiter the trigger stays pending, once for each EVD, and the
+//! next waiter gets it if the EVD still holds events; likewise for the agent.
 //! Unless the IA is strict, a wait that begins also returns an EVD that was returned before and
 //! still holds events that notify, and an EVD with several such events goes to as many waiters.
 //!
