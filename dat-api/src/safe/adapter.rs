@@ -2,11 +2,13 @@
 
 use std::mem;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use dat_engine::sync::Mutex;
 use dat_engine::wait::WaitPolicy;
 use dat_engine::{DeviceInfo, PortInfo};
 
+use super::dispatcher::Dispatcher;
 use super::memory::Pages;
 use super::{EventDispatcher, Memory};
 use crate::error::Result;
@@ -83,6 +85,8 @@ pub struct Adapter(Arc<Open>);
 struct Open {
     ia: Arc<Ia>,
     asynchronous: Handle,
+    /// What its owners share, while there are some.
+    shared_asynchronous: Mutex<Weak<Dispatcher>>,
 }
 
 impl Drop for Open {
@@ -134,7 +138,11 @@ impl Adapter {
 
     fn of((ia, asynchronous): (Arc<Ia>, Option<Handle>)) -> Self {
         let asynchronous = asynchronous.unwrap_or_else(|| ia.handle());
-        Self(Arc::new(Open { ia, asynchronous }))
+        Self(Arc::new(Open {
+            ia,
+            asynchronous,
+            shared_asynchronous: Mutex::default(),
+        }))
     }
 
     /// Returns its DAT handle.
@@ -202,10 +210,15 @@ impl Adapter {
         }
     }
 
-    /// Returns the dispatcher of asynchronous errors and watermarks.
+    /// Returns the dispatcher of asynchronous errors and watermarks: always the same one.
     #[must_use]
     pub fn async_events(&self) -> EventDispatcher {
-        EventDispatcher::of_adapter(self, self.0.asynchronous)
+        let mut shared = self.0.shared_asynchronous.lock();
+        shared.upgrade().map(EventDispatcher).unwrap_or_else(|| {
+            let events = EventDispatcher::of_adapter(self, self.0.asynchronous);
+            *shared = Arc::downgrade(&events.0);
+            events
+        })
     }
 
     /// Creates a protection zone.
@@ -242,7 +255,8 @@ impl Adapter {
     }
 
     /// Closes the adapter, if nothing is left of it except its asynchronous events; a thread that
-    /// waits for those gets `DAT_ABORT`. Not needed in most programs: the adapter is closed when
+    /// waits for those gets `DAT_ABORT`. If their dispatcher has been armed or has had a stream, its
+    /// values must be dropped, too. Not needed in most programs: the adapter is closed when
     /// its last owner is dropped.
     ///
     /// # Errors

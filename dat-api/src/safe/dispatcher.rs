@@ -48,11 +48,13 @@ impl Drop for Dispatcher {
         if self.own {
             // All streams own the dispatcher, so this fails only if the adapter was closed.
             let _ = Evd::free(self.handle);
-        } else if (self.cno.get_mut().is_some() || self.notifier.get().is_some())
-            && let Some(evd) = handle::pin::<Evd>(self.handle)
-        {
-            // The EVD outlives this, and no longer owns the CNO.
-            let _ = evd.set_cno(None);
+        } else if let Some(evd) = handle::pin::<Evd>(self.handle) {
+            // The EVD outlives this, and no longer owns the CNO; another value may have bound its own.
+            let bound = evd.query().cno;
+            let ours = [self.cno.get_mut().as_ref(), self.notifier.get()];
+            if bound.is_some() && ours.map(|cno| cno.map(Cno::handle)).contains(&bound) {
+                let _ = evd.set_cno(None);
+            }
         }
     }
 }

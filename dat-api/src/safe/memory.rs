@@ -184,7 +184,8 @@ impl<T: OwnedBytes> Memory<T> {
     /// - The memory was posted for a receive, an RDMA read or an atomic operation of an endpoint
     ///   that has not released it since ([`super::Endpoint::release_memory`]) and was not dropped,
     ///   or for a receive of a shared queue that was not dropped.
-    /// - A window is bound to it.
+    /// - A window is bound to it, or was until the last unbind or bind, which may not be complete:
+    ///   drop the window, or unbind it once more.
     pub fn into_inner(mut self) -> Result<T, GivenBack<Self>> {
         if let Err(error) = self.deregister() {
             return Err(GivenBack { error, value: self });
@@ -198,7 +199,9 @@ impl<T: OwnedBytes> Memory<T> {
     /// Ends the registration, if nothing else uses the memory.
     fn deregister(&mut self) -> Result<()> {
         let Some(region) = Arc::get_mut(&mut self.region) else {
-            return Err(in_use("a window is bound to the memory: unbind or drop it"));
+            return Err(in_use(
+                "a window is bound to the memory, or was last: drop the window, or unbind it twice",
+            ));
         };
         // The region's and this one; only one of these, or of those that are counted besides, can be
         // cloned.

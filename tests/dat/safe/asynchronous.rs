@@ -8,9 +8,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use dat_api::ReturnType;
 use dat_api::safe::{Adapter, Endpoint, EventDispatcher, EventStream, Memory};
 use dat_api::types::{CompletionFlags, DtoStatus, EvdFlags, Event, EventData, MemPrivileges};
+use dat_api::{DatReturn, ReturnType};
 use futures_core::Stream;
 use tokio::io::unix::AsyncFd;
 use tokio::time;
@@ -108,11 +108,25 @@ fn a_dispatcher_has_one_place_to_notify() {
     events.arm().expect("armed");
     invalid(events.set_cno(Some(&cno)));
     invalid(events.set_cno(None));
-    // Two values for the one dispatcher of the adapter.
+    // The one dispatcher of the adapter.
     let [one, other] = [(); 2].map(|()| adapter.async_events());
     one.arm().expect("armed");
-    invalid(other.arm());
+    invalid(other.set_cno(Some(&cno)));
+    invalid(other.set_cno(None));
+    other.arm().expect("armed");
     drop(one);
+    invalid(adapter.async_events().set_cno(None));
+    invalid(adapter.close());
+    drop(other);
+    adapter.async_events().set_cno(Some(&cno)).expect("bound");
+    assert_eq!(
+        adapter
+            .async_events()
+            .set_cno(None)
+            .map_err(|error| error.code()),
+        Ok(())
+    );
+    let other = adapter.async_events();
     other.arm().expect("armed");
     assert_eq!(other.as_fd().as_raw_fd(), other.as_raw_fd());
 
@@ -122,6 +136,32 @@ fn a_dispatcher_has_one_place_to_notify() {
     first.post(1).expect("room");
     assert!(is_readable(cno.as_raw_fd(), super::SOON.expect("a limit")));
     assert_eq!(cno.trigger().expect("a trigger"), Some(first.handle()));
+}
+
+/// The adapter is closed abruptly, as only C and unsafe code do.
+#[test]
+fn a_descriptor_whose_adapter_was_closed_cannot_be_armed_again() {
+    let (_fixture, adapter) = opened();
+    let (events, cno) = (software(&adapter), adapter.create_cno().expect("a CNO"));
+    events.set_cno(Some(&cno)).expect("bound");
+    cno.arm().expect("armed");
+    let mut stream = adapter.async_events().stream().expect("a stream");
+    let task = Arc::<Task>::default();
+    assert!(poll_once(&mut stream, &task).is_pending());
+    // SAFETY: nothing of it is posted to.
+    unsafe { dat_api::object::ia::Ia::close(adapter.handle(), false) }.expect("closed");
+    assert!(is_readable(cno.as_raw_fd(), super::SOON.expect("a limit")));
+    let invalid = |code: DatReturn| assert!(code.is(ReturnType::InvalidHandle), "{code}");
+    invalid(cno.arm().expect_err("over").code());
+    // The end is told once, unless arming has taken it.
+    invalid(cno.trigger().expect_err("over").code());
+    // The task is woken, and the stream ends.
+    loop {
+        match poll_once(&mut stream, &task) {
+            Poll::Pending => task.sleep(),
+            Poll::Ready(end) => return assert!(end.is_none_or(|event| event.is_err())),
+        }
+    }
 }
 
 #[test]
@@ -174,10 +214,13 @@ impl Task {
     }
 }
 
-fn poll(stream: &mut EventStream, task: &Arc<Task>) -> Poll<Option<Event>> {
+fn poll_once(stream: &mut EventStream, task: &Arc<Task>) -> Poll<Option<Result<Event, DatReturn>>> {
     let waker = Waker::from(Arc::clone(task));
-    let polled = Pin::new(stream).poll_next(&mut Context::from_waker(&waker));
-    polled.map(|event| event.map(|event| event.expect("no error")))
+    Pin::new(stream).poll_next(&mut Context::from_waker(&waker))
+}
+
+fn poll(stream: &mut EventStream, task: &Arc<Task>) -> Poll<Option<Event>> {
+    poll_once(stream, task).map(|event| event.map(|event| event.expect("no error")))
 }
 
 /// Runs a future on this thread.
