@@ -70,7 +70,7 @@ pub struct Memory {
     len: usize,
 }
 
-// SAFETY: it is accessed by volatile copies only, as the device does.
+// SAFETY: threads access it one after the other, and the device as it likes.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}

@@ -11,6 +11,8 @@
 //! by byte, since accesses of different widths may not race. So the instructions are
 //! written out here; Miri runs the bytes.
 
+use super::cell::Sealed;
+
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use core::arch::x86_64::__m128i as Wide;
 
@@ -22,8 +24,8 @@ use core::arch::aarch64::uint8x16_t as Wide;
 type Wide = u128;
 
 /// A value that one instruction copies from or to message memory, at any alignment.
-/// Any bytes are a valid one. Sealed: unsigned integers.
-pub trait MessageValue: Copy {
+/// Any bytes are a valid one. Sealed: unsigned integers, and 16 bytes.
+pub trait MessageValue: Copy + Sealed {
     #[doc(hidden)]
     /// Reads the value at `at`.
     ///
@@ -53,6 +55,8 @@ pub trait MessageValue: Copy {
     /// Their bytes are writable.
     unsafe fn store_ends<const N: usize>(at: *mut u8, length: usize, values: [Self; 2]);
 }
+
+impl Sealed for Wide {}
 
 /// Implements [`MessageValue`] for a type, by an instruction for it in a class of registers.
 #[cfg(not(miri))]
