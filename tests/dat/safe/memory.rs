@@ -5,13 +5,14 @@ use std::panic;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 
 use dat_api::ReturnType;
 use dat_api::safe::{
     Adapter, EndpointOptions, EventDispatcher, GivenBack, Memory, MmapMut, OwnedBytes,
     ProtectionZone,
 };
-use dat_api::types::{CompletionFlags, DtoStatus, EvdFlags, EventData, MemPrivileges};
+use dat_api::types::{CompletionFlags, DtoStatus, EvdFlags, Event, EventData, MemPrivileges};
 
 use super::{connected, pair_in};
 use crate::support::{Fixture, device};
@@ -173,6 +174,20 @@ fn memory_of_a_window_or_a_shared_queue_is_not_given_back() {
         .expect("bound");
     fixture.run();
     device::comes(|| ones.dequeue().expect("not waited on")).expect("an event");
+    let mut memory = refused(memory, "a window is bound");
+    // The first unbind may not be complete; the second comes after it.
+    for cookie in [2, 3] {
+        memory = refused(memory, "unbind it twice");
+        one.unbind(&mut window, cookie, NONE).expect("unbound");
+        fixture.run();
+        device::comes(|| ones.dequeue().expect("not waited on")).expect("an event");
+    }
+    assert_eq!(memory.into_inner().expect("free").len(), 64);
+    let memory = register(&zone, vec![0; 64]);
+    let all = memory.segment(0..64);
+    one.bind(&mut window, all, MemPrivileges::REMOTE_READ, 4, NONE)
+        .expect("bound");
+    fixture.run();
     let memory = refused(memory, "a window is bound");
     drop(window);
     assert_eq!(memory.into_inner().expect("free").len(), 64);
@@ -184,6 +199,39 @@ fn memory_of_a_window_or_a_shared_queue_is_not_given_back() {
         .expect("posted");
     let memory = refused(memory, "shared queue");
     drop(queue);
+    assert_eq!(memory.into_inner().expect("free").len(), 64);
+}
+
+/// The payload of a CQE is copied by the thread that owns the dispatcher, which may be about to.
+#[test]
+fn memory_that_a_waiting_thread_may_still_write_to_is_not_given_back() {
+    let (_fixture, zone) = zone();
+    let [(_one, _ones), (mut other, others)] = pair_in(zone.adapter(), &zone);
+    let memory = register(&zone, vec![0; 64]);
+    other
+        .post_recv(&[memory.segment(0..64)], 1, NONE)
+        .expect("posted");
+    other.disconnect_abruptly().expect("connected");
+    let flushed = |event: &Event| matches!(event.data, EventData::Dto { .. });
+    while !device::comes(|| others.dequeue().expect("not waited on")).is_some_and(|it| flushed(&it))
+    {
+    }
+    let memory = thread::scope(|scope| {
+        scope.spawn(|| {
+            // The disconnection may end the first wait.
+            while others.wait(None).is_ok() {}
+        });
+        while others.dequeue().is_ok() {
+            thread::yield_now();
+        }
+        other.release_memory().expect("idle");
+        let result = memory.into_inner();
+        others.set_unwaitable().expect("open");
+        result
+    });
+    let GivenBack { value, .. } = memory.expect_err("a thread waits");
+    let memory = refused(value, "Endpoint::release_memory");
+    other.release_memory().expect("idle");
     assert_eq!(memory.into_inner().expect("free").len(), 64);
 }
 
