@@ -215,14 +215,18 @@ fn e10_evds_must_be_created_for_their_role() {
     for evd in [&dto, &conn] {
         Evd::free(evd.handle()).expect("no stream is attached");
     }
+    // Those of another open: never for completions, for connections unless it is strict.
     let other = Fixture::new();
-    let foreign = other.evd(8);
-    let all = Some(&foreign);
-    let refused = Ep::create(&fixture.ia, None, None, None, all, None)
-        .unwrap_err()
-        .code();
+    let foreign = other.evd_for(8, EvdFlags::DTO);
     assert_eq!(
-        refused,
+        make(&foreign, &dto, &conn),
+        bad(Subtype::InvalidHandleEvdRecv)
+    );
+    let strict = Fixture::with_strict(true);
+    let foreign = other.evd(8);
+    let refused = Ep::create(&strict.ia, None, None, None, Some(&foreign), None);
+    assert_eq!(
+        refused.unwrap_err().code(),
         refusal(ReturnType::InvalidHandle, Subtype::InvalidHandleEvdConn)
     );
 }
