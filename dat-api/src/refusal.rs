@@ -216,7 +216,7 @@ causes! {
     /// Why a wait on a CNO returns no EVD, or why its descriptor cannot be armed.
     CnoRefusal;
 
-    Empty { code: DatReturn } => code, ("the timeout expired before an EVD of the CNO triggered");
+    Empty { code: DatReturn } => code, ("no EVD of the CNO has triggered, or not before the timeout expired");
     Interrupted => plain(Type::InterruptedCall), ("a signal interrupted the wait");
     Freed => handle(Subtype::InvalidHandleCno), ("the CNO is being freed: wait no longer on it");
     NoDescriptor => plain(Type::InvalidState), (

@@ -15,6 +15,7 @@
 #include "common.h"
 #include <errno.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -126,6 +127,7 @@ static void serve_sockets(int listener)
 
     while ((one = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
         questions++;
+        /* Whoever has asked may be gone: SIGPIPE is ignored. */
         dprintf(one, "%lu clients, %lu messages\n", clients, messages);
         close(one);
     }
@@ -168,6 +170,7 @@ int main(int argc, char **argv)
     int set = epoll_create1(EPOLL_CLOEXEC), listener, count, at;
 
     parse(argc, argv, "d:p:s:c:h", about, 0, &options);
+    signal(SIGPIPE, SIG_IGN);
     size = options.size;
     out = (size + LINE - 1) / LINE * LINE;
     must(dat_ia_open((char *)options.ia, 8, &async_evd, &ia), "dat_ia_open");
