@@ -89,9 +89,9 @@ impl EventStream {
         if let Some(event) = self.dispatcher.dequeue()? {
             return Ok(Some(event));
         }
+        // The agent is called at once if an event has arrived meanwhile.
         self.register(context.waker())?;
-        // An event may have arrived before the agent was set.
-        self.dispatcher.dequeue()
+        Ok(None)
     }
 }
 

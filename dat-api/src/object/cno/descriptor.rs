@@ -15,6 +15,7 @@ use dat_engine::wait::Blocker;
 use super::protocol::{DESCRIPTOR, Poller, WaitEnd};
 use super::{Cno, new_waiter, no_descriptors};
 use crate::error::Result;
+use crate::handle;
 use crate::refusal::CnoRefusal;
 
 /// The descriptor, and what other threads make it readable by.
@@ -67,7 +68,7 @@ impl Cno {
     /// `INVALID_STATE`: there is no descriptor. `INVALID_HANDLE`: the CNO is being freed.
     /// `INTERNAL_ERROR`: the device cannot be armed.
     pub fn arm(self: &Arc<Self>) -> Result<(), CnoRefusal> {
-        let alarm = self.alarm().ok_or(CnoRefusal::NoDescriptor)?;
+        let alarm = self.live_alarm()?;
         let mut poller = Poller::new(self, DESCRIPTOR, Some(alarm));
         poller.arm_descriptor(alarm);
         let is_over = self.update(|table| {
@@ -88,7 +89,7 @@ impl Cno {
     /// # Errors
     /// `QUEUE_EMPTY` if there is no trigger: poll the descriptor. The others as [`Self::arm`].
     pub fn trigger(self: &Arc<Self>) -> WaitEnd {
-        let alarm = self.alarm().ok_or(CnoRefusal::NoDescriptor)?;
+        let alarm = self.live_alarm()?;
         let mut poller = Poller::new(self, DESCRIPTOR, Some(alarm));
         poller.poll_first().unwrap_or_else(|| {
             Err(match self.update(|table| table.is_over) {
@@ -96,6 +97,15 @@ impl Cno {
                 false => self.empty(),
             })
         })
+    }
+
+    /// Returns what makes the descriptor readable, unless the CNO is not this process's: a forked
+    /// child would take its parent's wake-ups.
+    fn live_alarm(&self) -> Result<&Arc<Blocker>, CnoRefusal> {
+        if handle::pin::<Self>(self.handle).is_none() {
+            return Err(CnoRefusal::Freed);
+        }
+        self.alarm().ok_or(CnoRefusal::NoDescriptor)
     }
 
     /// Returns what makes the descriptor readable, if there is one.

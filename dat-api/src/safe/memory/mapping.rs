@@ -3,7 +3,7 @@
 use core::any::Any;
 use core::fmt;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicPtr, Ordering, fence};
+use core::sync::atomic::{AtomicPtr, Ordering};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
@@ -96,9 +96,7 @@ impl Mapping {
     /// If it is not inside, or not aligned.
     pub(super) fn load<T: MessageValue>(&self, offset: usize) -> T {
         // SAFETY: inside the bytes, and aligned.
-        let value = unsafe { load_message(self.word(offset)) };
-        fence(Ordering::Acquire);
-        value
+        unsafe { load_message(self.word(offset)) }
     }
 
     /// Writes a number at once. Earlier writes are not newer than this one.
@@ -106,10 +104,8 @@ impl Mapping {
     /// # Panics
     /// As [`Self::load`].
     pub(super) fn store<T: MessageValue>(&self, offset: usize, value: T) {
-        let at = self.word(offset);
-        fence(Ordering::Release);
         // SAFETY: as in `load`.
-        unsafe { store_message(at, value) };
+        unsafe { store_message(self.word(offset), value) };
     }
 
     fn word<T>(&self, offset: usize) -> *mut T {

@@ -11,6 +11,7 @@
 //! by byte, since accesses of different widths may not race. So the instructions are
 //! written out here; Miri runs the bytes.
 
+use super::barrier;
 use super::cell::Sealed;
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -446,8 +447,9 @@ pub unsafe fn write_message(from: *const u8, to: *mut u8, length: usize) {
     unsafe { In::all(to, from, to, length) };
 }
 
-/// Reads an aligned number of message memory, at once. Other threads may access its bytes
-/// meanwhile, by these functions.
+/// Reads an aligned number of message memory, at once. Later reads are not older than this one,
+/// whether the device or a thread wrote it. Other threads may access its bytes meanwhile, by these
+/// functions.
 ///
 /// # Safety
 /// Readable and aligned, and of at most eight bytes.
@@ -455,17 +457,21 @@ pub unsafe fn write_message(from: *const u8, to: *mut u8, length: usize) {
 pub unsafe fn load_message<T: MessageValue>(from: *const T) -> T {
     debug_assert!(from.is_aligned() && size_of::<T>() <= 8);
     // SAFETY: as the caller promises.
-    unsafe { T::load(from.cast()) }
+    let value = unsafe { T::load(from.cast()) };
+    barrier::after_ownership();
+    value
 }
 
-/// Writes an aligned number of message memory, at once. Other threads may access its bytes
-/// meanwhile, by these functions.
+/// Writes an aligned number of message memory, at once. Earlier writes are not newer than this
+/// one, for the device and for threads. Other threads may access its bytes meanwhile, by these
+/// functions.
 ///
 /// # Safety
 /// Writable and aligned, and of at most eight bytes.
 #[inline(always)]
 pub unsafe fn store_message<T: MessageValue>(to: *mut T, value: T) {
     debug_assert!(to.is_aligned() && size_of::<T>() <= 8);
+    barrier::before_record();
     // SAFETY: as the caller promises.
     unsafe { T::store(to.cast(), value) };
 }
