@@ -180,6 +180,8 @@ fn blocker(wires: &Arc<Wires>, number: usize, is_disturbed: bool) -> Arc<Blocker
 struct Arrived {
     events: u32,
     is_armed: bool,
+    /// The EVD has no completion queue yet that could be armed.
+    is_detached: bool,
 }
 
 /// The state of an EVD's owner.
@@ -204,7 +206,8 @@ impl Evd {
             _ => self.owned.lock().unwrap(),
         };
         if mode == PollMode::Arm {
-            self.arrived.lock().unwrap().is_armed = true;
+            let mut arrived = self.arrived.lock().unwrap();
+            arrived.is_armed = !arrived.is_detached;
         }
         self.gather(&mut known);
         let (news, events) = (core::mem::take(&mut known.has_news), known.events);
@@ -348,6 +351,12 @@ impl Cno {
         if raise {
             self.wires.change(|all| all.channels[evd] = true);
         }
+    }
+
+    /// Another thread attaches a completion queue, and requests a poll that arms it.
+    fn attach(&self, evd: usize) {
+        self.evds[evd].arrived.lock().unwrap().is_detached = false;
+        self.update(Table::wake_poller);
     }
 
     /// A thread posts an event.

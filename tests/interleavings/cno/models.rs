@@ -318,3 +318,20 @@ fn a_descriptor_that_is_created_during_a_wait_misses_no_event() {
         });
     }
 }
+
+/// A completion queue is attached, which is not armed yet, while the descriptor is.
+#[test]
+fn a_descriptor_is_readable_for_a_request_to_poll() {
+    for serves in [arm_and_drain, TRIGGER, WAIT] {
+        model(2, move || {
+            let simulated = Cno::with_descriptor(true);
+            simulated.evds[0].arrived.lock().unwrap().is_detached = true;
+            let other = in_thread(&simulated, |simulated| {
+                simulated.attach(0);
+                simulated.complete(0);
+            });
+            poll_until(&simulated, serves, 1);
+            other.join().unwrap();
+        });
+    }
+}
