@@ -213,8 +213,11 @@ impl<T: OwnedBytes> Memory<T> {
         }
         match Lmr::free(region.lmr.handle()) {
             Err(error) if error.code().kind() == Some(ReturnType::InvalidState) => Err(error),
-            // An error is that of an adapter that was closed, which has deregistered the memory.
-            _ => Ok(()),
+            // An error is that of an adapter that is closed, maybe on another thread at the moment.
+            _ => {
+                region.lmr.end();
+                Ok(())
+            }
         }
     }
 }

@@ -299,7 +299,7 @@ impl Lmr {
     }
 
     /// Ends the registration, even if references to the object remain.
-    fn end(&self) {
+    pub(crate) fn end(&self) {
         *self.registration.lock() = None;
     }
 }
