@@ -91,7 +91,7 @@
 //! and, on iWARP, one for each call of the kernel that may block (connecting, destroying).
 //!
 //! Posting and taking events do not allocate, except that an endpoint of [`safe`] keeps each
-//! [`Memory`](safe::Memory) that it is given first.
+//! [`Memory`](safe::Memory) that it is given first, and a stream what wakes its task.
 //!
 //! # Units
 //! Lengths are in bytes, and depths in requests or receives. Timeouts are

@@ -21,7 +21,9 @@ use crate::types::Event;
 ///
 /// While no event is there, a thread of the library sleeps for the stream, and wakes the task. A
 /// program that has a reactor saves that thread and its switch with the descriptor of the
-/// dispatcher ([`EventDispatcher::arm`]).
+/// dispatcher ([`EventDispatcher::arm`]). The first task that finds no event starts the thread, and
+/// each that sleeps allocates what wakes it. Events that notify no waiter (unsignalled, or without
+/// solicited wait) wake no task; they come with the next one that does.
 ///
 /// The stream ends after an error: when the adapter is closed, or when a thread waits on the
 /// dispatcher. A future of the stream that is dropped loses no event.
