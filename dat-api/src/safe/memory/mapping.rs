@@ -121,8 +121,10 @@ impl Drop for Mapping {
         let owner = self.owner.take();
         // The last user of the memory may be in the middle of freeing an endpoint, which must go on.
         if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| drop(owner))) {
-            core::mem::forget(payload);
             tracing::error!("the owner of registered memory panicked when it was dropped");
+            // What it panicked with may panic, too.
+            let dropped = panic::catch_unwind(AssertUnwindSafe(|| drop(payload)));
+            dropped.unwrap_or_else(core::mem::forget);
         }
     }
 }
