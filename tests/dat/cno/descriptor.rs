@@ -40,7 +40,7 @@ impl Polled {
         polled
     }
 
-    /// Returns whether the `epoll` reports the descriptor within so many milliseconds.
+    /// Returns whether the `epoll` reports the descriptor within `millis` milliseconds.
     fn edge(&self, millis: i32) -> bool {
         let mut event = libc::epoll_event { events: 0, u64: 0 };
         // SAFETY: room for one event.

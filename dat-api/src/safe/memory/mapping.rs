@@ -1,4 +1,4 @@
-//! The bytes of memory, whoever owns them.
+//! The registered bytes, with their owner.
 
 use core::any::Any;
 use core::fmt;

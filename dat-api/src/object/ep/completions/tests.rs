@@ -1,5 +1,5 @@
 use super::*;
-use crate::types::CompletionFlags;
+use crate::types::{CompletionFlags, EpAttributes};
 
 #[test]
 fn receives_complete_with_their_bits_in_posting_order() {
