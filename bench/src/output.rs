@@ -12,6 +12,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use console::Term;
+
 use crate::failure::Failure;
 
 /// Whether a result file is written to standard output.
@@ -32,6 +34,22 @@ fn print_raw(text: impl Display) -> Result<(), Failure> {
     write!(out, "{text}")
         .and_then(|()| out.flush())
         .map_err(|error| standard_output(&error))
+}
+
+/// Returns the width of the terminal that text is printed to, in characters; without a
+/// terminal (a pipe, a file), lines have any length.
+pub(crate) fn width() -> usize {
+    /// On a terminal that is narrower, long words would be alone in their lines.
+    const LEAST: u16 = 40;
+    if cfg!(test) {
+        return 80;
+    }
+    let term = match STDOUT_IS_A_FILE.load(Ordering::Relaxed) {
+        true => Term::stderr(),
+        false => Term::stdout(),
+    };
+    term.size_checked()
+        .map_or(usize::MAX, |(_, columns)| columns.max(LEAST).into())
 }
 
 /// Returns whether a file name stands for standard output.

@@ -71,16 +71,13 @@ fn every_wait_policy_receives_all_messages() {
     }
 }
 
-/// Returns the columns (api, adds) of the rows of a size: the third line of each row.
+/// Returns the columns (api, adds) of the rows of a size.
 fn layers(stdout: &str, size: &str) -> Vec<(String, String)> {
-    let lines: Vec<Vec<&str>> = stdout
+    let rows = stdout
         .lines()
-        .map(|line| line.split_whitespace().collect())
-        .collect();
-    lines
-        .windows(3)
-        .filter(|row| row[0].len() == 6 && row[0][0] == size && row[1].len() == 5)
-        .map(|row| (row[2][0].to_owned(), row[2][1].to_owned()))
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .filter(|cells| cells.len() >= 14 && cells[0] == size);
+    rows.map(|cells| (cells[11].to_owned(), cells[12].to_owned()))
         .collect()
 }
 

@@ -11,6 +11,7 @@ mod emulated;
 mod killed;
 mod last_byte;
 mod open;
+mod output;
 mod profiles;
 mod report;
 mod scale;

@@ -68,7 +68,7 @@ pub(crate) fn run(what: Throughput, args: &BwArgs) -> Result<(), Failure> {
     let judged: Vec<Reliability<'_>> = outcomes.iter().map(Outcome::reliability).collect();
     let text = format!(
         "{}\n{}",
-        report::note(&conditions),
+        fit(&report::note(&conditions)),
         reliability::text(&judged)
     );
     let json = report::json(&conditions, &outcomes, ended.is_ok());

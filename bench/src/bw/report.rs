@@ -12,6 +12,7 @@ use crate::options::Operation;
 use crate::output::counted;
 use crate::report::RunConditions;
 use crate::report::document::{document, object};
+use crate::report::fit::{flow, ruled};
 
 /// Name and version of the schema.
 const SCHEMA: &str = "dat-bench/bw/1";
@@ -87,12 +88,19 @@ impl fmt::Display for Conditions {
     }
 }
 
+/// Returns the lines of a row.
 fn line(cells: [&str; 7]) -> String {
-    let [bytes, iterations, peak, average, rate, interval, api] = cells;
-    let text = format!(
-        " {bytes:>10} {iterations:>12} {peak:>18} {average:>21} {rate:>15} {interval:>24}  {api}"
-    );
-    text.trim_end().to_owned()
+    /// Widths of the columns; words are aligned to the left.
+    const WIDTHS: [usize; 6] = [10, 12, 18, 21, 15, 24];
+    /// The lines of a row after its first one begin below the second column.
+    const INDENT: usize = WIDTHS[0] + 1;
+    let numbers = cells.iter().zip(WIDTHS);
+    let mut cells: Vec<_> = numbers
+        .map(|(cell, width)| format!(" {cell:>width$}"))
+        .chain([format!("  {}", cells[6])])
+        .collect();
+    cells.retain(|cell| !cell.trim().is_empty());
+    flow(cells, INDENT)
 }
 
 /// Returns the names of the columns between two rules.
@@ -111,8 +119,7 @@ pub(super) fn header(conditions: &Conditions) -> String {
             ""
         },
     ]);
-    let rule = "-".repeat(names.len() + 1);
-    format!("{rule}\n{names}\n{rule}")
+    ruled(&names)
 }
 
 /// Returns the rows of one size, one per interface.

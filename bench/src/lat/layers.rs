@@ -75,10 +75,10 @@ pub(super) fn all(outcomes: &[Outcome]) -> Vec<Added> {
 }
 
 /// Returns the cells of one row.
-pub(super) fn cells(outcome: &Outcome, below: Option<&Outcome>) -> String {
+pub(super) fn cells(outcome: &Outcome, below: Option<&Outcome>) -> Vec<String> {
     let api = outcome.api.name();
     let Some(added) = below.and_then(|below| added(outcome, below)) else {
-        return line([api, "-", "-"]);
+        return line([api, "-", "-"]).into();
     };
     let adds = format!("{:+.0}", added.typical_nanoseconds);
     let range = added
@@ -89,12 +89,17 @@ pub(super) fn cells(outcome: &Outcome, below: Option<&Outcome>) -> String {
         Some(false) => "  no difference measurable",
         None => "  too few rounds to tell",
     };
-    line([api, &adds, &range]) + verdict
+    let mut cells = Vec::from(line([api, &adds, &range]));
+    cells.push(verdict.to_owned());
+    cells
 }
 
-pub(super) fn line(cells: [&str; 3]) -> String {
-    let [api, adds, range] = cells;
-    format!("  {api:<6} {adds:>10} {range:>15}")
+pub(super) fn line([api, adds, range]: [&str; 3]) -> [String; 3] {
+    [
+        format!("  {api:<6}"),
+        format!(" {adds:>10}"),
+        format!(" {range:>15}"),
+    ]
 }
 
 #[cfg(test)]
@@ -143,6 +148,7 @@ mod tests {
         let below = outcome(Api::Engine, &[1.0; 10]);
         let above = outcome(Api::C, &[1.25; 10]);
         let (first, second) = (cells(&below, None), cells(&above, Some(&below)));
+        let (first, second) = (first.concat(), second.concat());
         assert_eq!(
             first.split_whitespace().collect::<Vec<_>>(),
             ["engine", "-", "-"]
@@ -151,7 +157,7 @@ mod tests {
             second.split_whitespace().collect::<Vec<_>>(),
             ["c", "+250", "+250..+250"]
         );
-        assert_eq!(first.len(), line(COLUMNS).len());
+        assert_eq!(first.len(), line(COLUMNS).concat().len());
         assert_eq!(second.len(), first.len());
     }
 
@@ -160,12 +166,20 @@ mod tests {
         let below = outcome(Api::Engine, &[1.0; 10]);
         let noisy = [0.9, 1.1, 0.95, 1.05, 1.0, 1.01, 0.99, 1.02, 0.98, 1.03];
         let above = outcome(Api::C, &noisy);
-        assert!(cells(&above, Some(&below)).ends_with("no difference measurable"));
+        assert!(
+            cells(&above, Some(&below))
+                .concat()
+                .ends_with("no difference measurable")
+        );
         assert_eq!(added(&above, &below).unwrap().measurable, Some(false));
         // All rounds on one side: measurable, however small.
         let slower = outcome(Api::C, &noisy.map(|median| median + 0.2));
         assert_eq!(added(&slower, &below).unwrap().measurable, Some(true));
         let few = outcome(Api::C, &noisy[..5]);
-        assert!(cells(&few, Some(&below)).ends_with("too few rounds to tell"));
+        assert!(
+            cells(&few, Some(&below))
+                .concat()
+                .ends_with("too few rounds to tell")
+        );
     }
 }

@@ -5,7 +5,7 @@
 use super::layers;
 use super::outcome::Outcome;
 use crate::report::Distribution;
-use crate::report::fit::{WIDTH, flow};
+use crate::report::fit::{flow, ruled};
 
 const COLUMNS: [&str; 11] = [
     "#bytes",
@@ -28,21 +28,13 @@ const NARROW: usize = 10;
 /// column.
 const INDENT: usize = NARROW + 1;
 
-/// Returns the lines of a row. perftest's columns do not fit 80 characters either.
-fn line<T: AsRef<str>>(cells: &[T]) -> String {
-    let cells = cells.iter().zip(COLUMNS).map(|(cell, column)| {
-        format!(
-            " {:>width$}",
-            cell.as_ref(),
-            width = column.len().max(NARROW)
-        )
-    });
-    flow(cells, INDENT)
-}
-
-/// Returns a line of cells that follow those of [`COLUMNS`].
-fn more(cells: &str) -> String {
-    format!("\n{:INDENT$}{cells}", "")
+/// Returns the cells of [`COLUMNS`].
+fn cells<T: AsRef<str>>(texts: &[T]) -> Vec<String> {
+    let cell = |(text, column): (&T, &str)| {
+        let width = column.len().max(NARROW);
+        format!(" {:>width$}", text.as_ref())
+    };
+    texts.iter().zip(COLUMNS).map(cell).collect()
 }
 
 /// The columns that follow those of [`COLUMNS`].
@@ -56,20 +48,23 @@ pub(super) struct Columns {
 
 /// Returns the names of the columns between two rules.
 pub(super) fn header(columns: Columns) -> String {
-    let mut names = line(&COLUMNS);
+    let mut names = cells(&COLUMNS);
     if columns.rates {
-        names += &more(&paced(["rate[/s]", "sent[/s]", "late", "time"]));
+        names.extend(paced(["rate[/s]", "sent[/s]", "late", "time"]));
     }
     if columns.apis {
-        names += &more(&layers::line(layers::COLUMNS));
+        names.extend(layers::line(layers::COLUMNS));
     }
-    let rule = "-".repeat(WIDTH);
-    format!("{rule}\n{names}\n{rule}")
+    ruled(&flow(names, INDENT))
 }
 
-fn paced(cells: [&str; 4]) -> String {
-    let [rate, sent, late, time] = cells;
-    format!("  {rate:>9} {sent:>9} {late:>7}  {time:<8}")
+fn paced([rate, sent, late, time]: [&str; 4]) -> [String; 4] {
+    [
+        format!("  {rate:>9}"),
+        format!(" {sent:>9}"),
+        format!(" {late:>7}"),
+        format!("  {time:<8}"),
+    ]
 }
 
 /// Returns the rows of one size and rate, one per interface; in an open loop two,
@@ -78,21 +73,23 @@ pub(super) fn rows(outcomes: &[Outcome], columns: Columns) -> String {
     let mut rows = Vec::new();
     for (at, outcome) in outcomes.iter().enumerate() {
         let layers = |below: Option<&Outcome>| match columns.apis {
-            true => more(&layers::cells(outcome, below)),
-            false => String::new(),
+            true => layers::cells(outcome, below),
+            false => Vec::new(),
         };
         let below = at.checked_sub(1).map(|below| &outcomes[below]);
         let mut first = row(outcome.size, &outcome.times);
         if let Some(open) = &outcome.open {
             let (rate, sent) = (open.rate.to_string(), open.pace.achieved());
             let late = open.pace.late.to_string();
-            first += &more(&paced([&rate, &format!("{sent:.0}"), &late, "response"]));
+            first.extend(paced([&rate, &format!("{sent:.0}"), &late, "response"]));
         }
-        rows.push(first + &layers(below));
+        first.extend(layers(below));
+        rows.push(flow(first, INDENT));
         if let Some(open) = &outcome.open {
-            let second = row(outcome.size, &open.service);
-            let cells = paced([&open.rate.to_string(), "-", "-", "service"]);
-            rows.push(second + &more(&cells) + &layers(None));
+            let mut second = row(outcome.size, &open.service);
+            second.extend(paced([&open.rate.to_string(), "-", "-", "service"]));
+            second.extend(layers(None));
+            rows.push(flow(second, INDENT));
         }
     }
     rows.join("\n")
@@ -100,11 +97,11 @@ pub(super) fn rows(outcomes: &[Outcome], columns: Columns) -> String {
 
 /// Returns a row. A percentile without enough samples, and an interval without
 /// enough rounds, is a dash.
-fn row(size: u32, times: &Distribution) -> String {
+fn row(size: u32, times: &Distribution) -> Vec<String> {
     let samples = &times.samples;
     let figure = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.3}"));
-    let mut cells = vec![size.to_string(), samples.count().to_string()];
-    cells.extend(
+    let mut texts = vec![size.to_string(), samples.count().to_string()];
+    texts.extend(
         [
             Some(samples.min()),
             Some(samples.max()),
@@ -118,7 +115,7 @@ fn row(size: u32, times: &Distribution) -> String {
         .map(figure),
     );
     let interval = times.median_interval();
-    cells.push(interval.map_or("-".into(), |it| {
+    texts.push(interval.map_or("-".into(), |it| {
         // So that it fits its column.
         let digits = match it.high {
             high if high < 1e3 => 3,
@@ -127,13 +124,12 @@ fn row(size: u32, times: &Distribution) -> String {
         };
         format!("{:.digits$}..{:.digits$}", it.low, it.high)
     }));
-    line(&cells)
+    cells(&texts)
 }
 
 /// The explanation of the columns.
 pub(super) const NOTE: &str = " \
-a result has several lines, in the order of the names above
- t_typical: the median; 95% typical: its confidence interval over the rounds
+t_typical: the median; 95% typical: its confidence interval over the rounds
  t_max: the largest sample, which perftest leaves out with the second largest
  -: too few samples or rounds";
 
@@ -213,12 +209,12 @@ mod tests {
     #[test]
     fn a_row_has_one_aligned_figure_per_column() {
         let row = row(64, &times(10_000, 10));
-        let cells: Vec<_> = row.split_whitespace().collect();
+        let lengths = |cells: &[String]| cells.iter().map(String::len).collect::<Vec<_>>();
+        assert_eq!(lengths(&row), lengths(&super::cells(&COLUMNS)));
+        let cells: Vec<_> = row.iter().map(|cell| cell.trim()).collect();
         assert_eq!(cells.len(), COLUMNS.len());
         assert_eq!(cells[..4], ["64", "10000", "1.001", "11.000"]);
         assert_eq!(cells[9..], ["-", "7.000..14.000"]);
-        let lengths = |text: &str| text.lines().map(str::len).collect::<Vec<_>>();
-        assert_eq!(lengths(&row), lengths(&line(&COLUMNS)));
         let typical: f64 = cells[4].parse().unwrap();
         assert!((typical - 6.0).abs() < 0.01, "{typical}");
         // A uniform distribution over 10 µs has the deviation 10/√12 µs.
@@ -229,7 +225,7 @@ mod tests {
     #[test]
     fn figures_without_enough_samples_or_rounds_are_dashes() {
         let row = row(64, &times(100, 5));
-        let cells: Vec<_> = row.split_whitespace().collect();
+        let cells: Vec<_> = row.iter().map(|cell| cell.trim()).collect();
         assert_eq!(cells[7..], ["-"; 4]);
     }
 }

@@ -1,6 +1,6 @@
 //! Tables of a whole run.
 
-use super::fit::WIDTH;
+use crate::output::width;
 
 /// Returns a table: the names of the columns, with `|` between them, then the rows. Columns are as wide as their widest
 /// cell. The first columns, `keys` in number, distinguish the rows; if the others do not fit a
@@ -25,10 +25,11 @@ pub(crate) fn table(keys: usize, names: &str, rows: &[Vec<String>]) -> String {
     };
     let length = |columns: &[usize]| columns.iter().map(|&at| widths[at] + 1).sum::<usize>();
     let only_keys: Vec<usize> = (0..keys).collect();
+    let room = width();
     let mut blocks = vec![only_keys.clone()];
     for (at, width) in widths.iter().enumerate().skip(keys) {
         match blocks.last_mut() {
-            Some(block) if block.len() == keys || length(block) + width < WIDTH => block.push(at),
+            Some(block) if block.len() == keys || length(block) + width < room => block.push(at),
             _ => blocks.push([&only_keys[..], &[at]].concat()),
         }
     }

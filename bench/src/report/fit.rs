@@ -1,9 +1,8 @@
-//! Text that fits a terminal of 80 columns, and looks the same on wider ones and in
-//! files. Sentences are broken between words. A table that is wider has several lines
-//! for each row, or several blocks of columns.
+//! Text as wide as the terminal. Sentences are broken between words. A table that is wider
+//! has several lines for each row, or several blocks of columns. Without a terminal (a pipe,
+//! a file) nothing is broken, so that each row of a table is a line.
 
-/// The width of a terminal, in characters.
-pub(crate) const WIDTH: usize = 80;
+use crate::output::width;
 
 /// Breaks the lines that are too long between words. The rest is indented: below the
 /// text after ` name     : `, else by two more columns than the line. A word that is
@@ -22,7 +21,8 @@ pub(crate) fn fit(text: &str) -> String {
 }
 
 fn broken(line: &str, out: &mut String) {
-    if line.chars().count() <= WIDTH {
+    let room = width();
+    if line.chars().count() <= room {
         out.push_str(line);
         return;
     }
@@ -38,7 +38,7 @@ fn broken(line: &str, out: &mut String) {
         if number == 0 {
             out.push_str(&line[..indent]);
             width = indent;
-        } else if width + 1 + length > WIDTH && !word.is_empty() {
+        } else if width + 1 + length > room && !word.is_empty() {
             out.push('\n');
             out.push_str(&" ".repeat(below));
             width = below;
@@ -55,12 +55,13 @@ fn broken(line: &str, out: &mut String) {
 /// indented. Each cell begins with its distance from the one before it. Rows with
 /// cells of the same widths are broken at the same places.
 pub(crate) fn flow<T: AsRef<str>>(cells: impl IntoIterator<Item = T>, indent: usize) -> String {
+    let room = width();
     let mut out = String::new();
     let mut width = 0;
     for cell in cells {
         let cell = cell.as_ref();
         let length = cell.chars().count();
-        if width > 0 && width + length > WIDTH {
+        if width > 0 && width + length > room {
             out.push('\n');
             out.push_str(&" ".repeat(indent));
             width = indent;
@@ -71,6 +72,13 @@ pub(crate) fn flow<T: AsRef<str>>(cells: impl IntoIterator<Item = T>, indent: us
     out
 }
 
+/// Returns the names of columns between two rules.
+pub(crate) fn ruled(names: &str) -> String {
+    let longest = names.lines().map(|line| line.chars().count()).max();
+    let rule = "-".repeat((longest.unwrap_or(0) + 1).min(width()));
+    format!("{rule}\n{names}\n{rule}")
+}
+
 /// Fails the test if a line is too long, unless it is one word.
 #[cfg(test)]
 #[track_caller]
@@ -79,7 +87,7 @@ pub(crate) fn assert_fits(text: &str) {
         let is_word = line.split_whitespace().count() == 1;
         let length = line.chars().count();
         assert!(
-            length <= WIDTH || is_word,
+            length <= width() || is_word,
             "{length} columns: {line}\n{text}"
         );
     }

@@ -11,7 +11,7 @@
 //! | `document` | the keys of every JSON file |
 //! | `run` | the conditions of runs with two sides |
 //! | `conditions` | the conditions of every run |
-//! | `fit` | text of 80 columns |
+//! | `fit` | text as wide as the terminal |
 
 pub(crate) mod columns;
 mod conditions;

@@ -15,14 +15,16 @@ impl Progress {
     /// Prints the head of the table.
     pub(crate) fn begin(head: impl Display, cases: usize) -> Result<Self, Failure> {
         output::line(head)?;
-        let bar = ProgressBar::with_draw_target(Some(cases as u64), ProgressDrawTarget::stderr());
+        let target = match cases {
+            0 | 1 => ProgressDrawTarget::hidden(),
+            _ => ProgressDrawTarget::stderr(),
+        };
+        let bar = ProgressBar::with_draw_target(Some(cases as u64), target);
         bar.set_style(
             ProgressStyle::with_template(" {pos} of {len} cases measured {wide_bar}")
                 .expect("the template is a constant"),
         );
-        if cases > 1 {
-            bar.tick();
-        }
+        bar.tick();
         Ok(Self(bar))
     }
 
