@@ -12,6 +12,7 @@ mod killed;
 mod last_byte;
 mod open;
 mod output;
+mod perftest;
 mod profiles;
 mod report;
 mod scale;

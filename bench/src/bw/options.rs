@@ -159,6 +159,11 @@ impl BwArgs {
     /// Refuses options without effect in this run, which clap does not check.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         self.run.check(&[])?;
+        if self.run.perftest.events {
+            return Err(Failure::usage(
+                "-e: bw and rate poll for completions, which is what a full queue needs; 'lat -e' measures latency with threads that sleep, 'wake' what it takes to wake them",
+            ));
+        }
         if self.list > 1 && self.run.measures_dat() {
             return Err(Failure::usage(
                 "-l is for --api engine alone: DAT has no post lists, each of its calls posts one request; leave it out",

@@ -61,7 +61,7 @@ pub(super) fn run(variant: Variant, args: &CostArgs) -> Result<(), Failure> {
         Variant::Engine | Variant::EngineSt => {
             let device = Device::open(&name)?;
             let port = device.port(port)?;
-            measure(&Engine::open(&device, port, None, !safe)?, nic, args)
+            measure(&Engine::open(&device, port, !safe)?, nic, args)
         }
         Variant::Rust | Variant::RustSt => measure(&Rust::open(&adapter, safe)?, nic, args),
         Variant::C | Variant::CSt => {

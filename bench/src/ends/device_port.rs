@@ -1,7 +1,7 @@
 //! The device and port of a run, for all interfaces.
 
 use dat_api::object::ia::IaAttributes;
-use dat_engine::{Device, InlineShape, Limits, PortInfo, Transport};
+use dat_engine::{Device, InlineShape, Limits, Mtu, PortInfo, Transport};
 
 use crate::failure::Failure;
 use crate::host;
@@ -36,6 +36,7 @@ impl DevicePort {
         let device = Device::open(&selected.name)?;
         let port = device.port(args.on.ib_port)?;
         let largest = needs.largest;
+        require_mtu(args.perftest.network.transport().mtu, port.active_mtu)?;
         if largest > port.max_message {
             return Err(Failure::usage(format!(
                 "{} port {} has messages of up to {} bytes, not {largest}; give a smaller -s",
@@ -142,4 +143,33 @@ fn require_reads(device: &str, limits: &Limits, operation: Operation) -> Result<
         "{device} has no RDMA reads (max_qp_rd_atom = {served}, max_qp_init_rd_atom = {issued}); \
          measure -o send or -o write"
     )))
+}
+
+/// Refuses an MTU above the port's, which the port could not use.
+fn require_mtu(asked: Option<Mtu>, of_port: Mtu) -> Result<(), Failure> {
+    match asked {
+        Some(mtu) if mtu > of_port => Err(Failure::usage(format!(
+            "the port has an MTU of {} bytes: -m {} is too large",
+            of_port.bytes(),
+            mtu.bytes()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_mtu_above_the_ports_is_refused() {
+        let [small, port, large] = [512, 1024, 2048].map(Mtu::from_bytes);
+        let check = |asked| require_mtu(asked, port.expect("an MTU"));
+        assert!(check(None).is_ok() && check(small).is_ok() && check(port).is_ok());
+        let said = check(large).unwrap_err().to_string();
+        assert_eq!(
+            said,
+            "the port has an MTU of 1024 bytes: -m 2048 is too large"
+        );
+    }
 }

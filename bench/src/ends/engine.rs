@@ -1,6 +1,6 @@
 //! The engine as a measured API: an endpoint, its completion queues and registered memory.
 //! The two ends exchange addresses, over the control connection if they are in two
-//! processes; on iWARP they connect through rdma_cm ([`rdma_cm`]).
+//! processes; with `-R` and on iWARP they connect through rdma_cm ([`rdma_cm`]).
 
 mod end;
 pub(crate) mod rdma_cm;
@@ -9,8 +9,8 @@ use std::ops::Range;
 
 use dat_engine::{
     Access, Completion, ConnectOptions, CqOptions, Device, Endpoint, EndpointAddress,
-    EndpointOptions, PortInfo, ProtectionDomain, Segment, SharedReceiveQueue, SrqOptions,
-    ThreadMode,
+    EndpointOptions, Mtu, PortInfo, ProtectionDomain, Segment, SharedReceiveQueue, SrqOptions,
+    ThreadMode, TransportOptions,
 };
 
 pub(crate) use self::end::{EngineEnd, Request};
@@ -24,6 +24,7 @@ pub(crate) struct Engine {
     domain: ProtectionDomain,
     port: PortInfo,
     gid_index: Option<u8>,
+    transport: TransportOptions,
     /// Whether one thread posts to all endpoints of the device.
     single_threaded: bool,
 }
@@ -32,20 +33,31 @@ impl Engine {
     pub(crate) fn open(
         device: &Device,
         port: PortInfo,
-        gid_index: Option<u8>,
         single_threaded: bool,
     ) -> Result<Self, Failure> {
         Ok(Self {
             domain: device.alloc_pd()?,
             port,
-            gid_index,
+            gid_index: None,
+            transport: TransportOptions::default(),
             single_threaded,
         })
     }
 
-    /// Returns the address of an endpoint, with the GID of `-x`.
+    /// Connects all ends from the GID at this index, with these options of the network.
+    pub(crate) fn through(self, gid_index: Option<u8>, transport: TransportOptions) -> Self {
+        Self {
+            gid_index,
+            transport,
+            ..self
+        }
+    }
+
+    /// Returns the address of an endpoint, with the GID of `-x` and the MTU of `-m`.
     fn address_of(&self, endpoint: &Endpoint) -> Result<EndpointAddress, Failure> {
         let mut address = endpoint.local_address(self.port.number)?;
+        let most = self.transport.mtu.map_or(address.mtu, Mtu::code);
+        address.mtu = address.mtu.min(most);
         if let Some(index) = self.gid_index {
             let Some(entry) = self.port.gids.iter().find(|entry| entry.index == index) else {
                 return Err(Failure::usage(format!(
@@ -110,6 +122,7 @@ impl Engine {
                 port: self.port.number,
                 gid_index: self.gid_index,
                 access: self.access(),
+                transport: self.transport,
                 ..ConnectOptions::default()
             },
             has_atomics: domain.device().limits().atomics,

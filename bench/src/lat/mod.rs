@@ -53,7 +53,7 @@ use crate::runs::{self, Measured, Sides};
 pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
     args.check()?;
     let files = Files::prepare(&args.run.results, &args.histograms, cases(args))?;
-    if let Some(wait) = args.wait {
+    if let Some(wait) = args.wait() {
         // SAFETY: no other thread of this program runs before a device is opened.
         unsafe { std::env::set_var("DAT_WAIT", wait.name()) };
     }

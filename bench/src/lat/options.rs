@@ -105,8 +105,8 @@ pub(crate) struct LatArgs {
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) iters: Option<u64>,
     /// Wait for events with this policy instead of polling (rust and c) [default: dequeue in a loop]
-    #[arg(long, value_name = "HOW")]
-    pub(crate) wait: Option<Wait>,
+    #[arg(long, value_name = "HOW", conflicts_with = "events")]
+    wait: Option<Wait>,
     /// With -o write: whether the receiver polls the last byte of its memory [default: auto]
     #[arg(long, value_name = "WHEN")]
     pub(crate) last_byte: Option<LastByte>,
@@ -176,6 +176,12 @@ impl LatArgs {
         self.check_rates()
     }
 
+    /// Returns the wait policy of `--wait` or `-e`.
+    pub(crate) fn wait(&self) -> Option<Wait> {
+        let sleeps = self.run.perftest.events;
+        self.wait.or(sleeps.then_some(Wait::Block))
+    }
+
     pub(crate) fn last_byte(&self) -> LastByte {
         self.last_byte.unwrap_or_default()
     }
@@ -184,7 +190,7 @@ impl LatArgs {
     /// keeping a schedule.
     fn check_rates(&self) -> Result<(), Failure> {
         require_once("--rate", &self.rate)?;
-        if !self.rate.is_empty() && self.wait.is_some() {
+        if !self.rate.is_empty() && self.wait().is_some() {
             return Err(Failure::usage(
                 "--wait has no meaning with --rate: the thread that sends on schedule cannot sleep; 'dat-bench wake' measures waits at a rate",
             ));
@@ -194,10 +200,14 @@ impl LatArgs {
 
     /// Refuses a wait policy where nothing can wait.
     fn check_wait(&self) -> Result<(), Failure> {
-        if self.wait.is_none() {
+        if self.wait().is_none() {
             return Ok(());
         }
         let run = &self.run;
+        let option = match run.perftest.events {
+            true => "-e",
+            false => "--wait",
+        };
         let cause = if run.api.contains(&Api::Engine) {
             "the engine is always polled: use --api rust or --api c"
         } else if run.operation == Operation::Write {
@@ -207,6 +217,6 @@ impl LatArgs {
         } else {
             return Ok(());
         };
-        Err(Failure::usage(format!("--wait: {cause}")))
+        Err(Failure::usage(format!("{option}: {cause}")))
     }
 }

@@ -44,10 +44,10 @@ impl Plan {
             setup.tx_depth = setup.tx_depth.saturating_mul(2);
             setup.receives = 1;
         }
-        setup.waits = args.wait.is_some();
+        setup.waits = args.wait().is_some();
         Self {
             common,
-            wait: args.wait,
+            wait: args.wait(),
             rates: args.rates(),
             last_byte: (run.operation == Operation::Write).then(|| args.last_byte()),
             arrival: None,

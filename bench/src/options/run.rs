@@ -6,6 +6,7 @@ use clap::Args;
 use dat_engine::cm::ListenOn;
 
 use super::common::{DeviceArgs, ResultArgs, require_once};
+use super::perftest::PerftestArgs;
 use super::values::{Api, LISTEN, Operation, PORT, cpu, seconds};
 use crate::failure::Failure;
 
@@ -29,7 +30,7 @@ pub(crate) struct RunArgs {
     /// Index in the port's GID table (engine only) [default: the one that 'dat-bench devices' shows]
     #[arg(short = 'x', long, value_name = "INDEX")]
     pub(crate) gid_index: Option<u8>,
-    /// Measured operation
+    /// Measured operation (perftest's -o, the reads in flight, is -t)
     #[arg(short = 'o', long = "op", value_name = "OP", default_value = "send")]
     pub(crate) operation: Operation,
     /// Measured interfaces, comma-separated; several take turns
@@ -78,6 +79,8 @@ pub(crate) struct RunArgs {
     pub(crate) cpu: Option<usize>,
     #[command(flatten)]
     pub(crate) results: ResultArgs,
+    #[command(flatten)]
+    pub(crate) perftest: PerftestArgs,
 }
 
 /// Parses bytes, with the suffixes K, M and G (also KiB, MiB, GiB) as powers of 1024.
@@ -170,6 +173,7 @@ impl RunArgs {
             ));
         }
         self.check_api()?;
+        self.perftest.check(self.measures_dat())?;
         let common = [
             (self.results.json.is_some(), "--json"),
             (self.results.svg.is_some(), "--svg"),

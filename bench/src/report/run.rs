@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::conditions::{DeviceFacts, Goal};
 use crate::clock::Clock;
 use crate::host::Host;
-use crate::options::{Api, Operation};
+use crate::options::{Api, NetworkArgs, Operation};
 
 /// What is the same for all sizes of a run; as JSON, a part of `run`.
 #[derive(Clone, Debug, Serialize)]
@@ -39,6 +39,8 @@ pub(crate) struct RunConditions {
     pub(crate) inline_bytes_wanted: u32,
     /// The CPU of the measuring thread, if it is pinned.
     pub(crate) cpu: Option<usize>,
+    #[serde(skip)]
+    pub(crate) network: NetworkArgs,
     #[serde(flatten)]
     pub(crate) clock: ClockFacts,
 }
@@ -91,13 +93,16 @@ impl RunConditions {
         }
     }
 
-    /// Returns the largest inline message.
+    /// Returns the largest inline message, and the options of the network.
     pub(crate) fn inline(&self) -> String {
         let cut = match self.inline_bytes < self.inline_bytes_wanted {
             true => " (the device's limit)",
             false => "",
         };
-        format!("inline up to {} bytes{cut}", self.inline_bytes)
+        format!(
+            "inline up to {} bytes{cut}{}",
+            self.inline_bytes, self.network
+        )
     }
 
     pub(crate) fn device_line(&self) -> String {

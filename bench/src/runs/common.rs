@@ -6,7 +6,7 @@ use crate::clock::Clock;
 use crate::ends::{DevicePort, Setup, Watchdog};
 use crate::exchange::{Options, Peer};
 use crate::failure::Failure;
-use crate::options::RunArgs;
+use crate::options::{NetworkArgs, RunArgs};
 use dat_engine::cm::ListenOn;
 
 /// The common part of a plan.
@@ -14,6 +14,7 @@ pub(crate) struct CommonPlan {
     pub(crate) setup: Setup,
     pub(crate) amount: Amount,
     pub(crate) clock: Clock,
+    network: NetworkArgs,
     /// Whether the device speaks iWARP; set by [`Self::fit_to_device`].
     iwarp: bool,
 }
@@ -26,6 +27,7 @@ impl CommonPlan {
             setup: Setup::new(args, amount.largest(), tx_depth, inline),
             amount,
             clock: Clock::calibrate(),
+            network: args.perftest.network,
             iwarp: false,
         }
     }
@@ -55,8 +57,11 @@ impl CommonPlan {
     /// Returns the options that both sides must have in common. `command` is the name of the
     /// command.
     pub(crate) fn options(&self, command: &str) -> Options {
-        self.amount
-            .options(command, self.setup.operation, self.iwarp)
+        let mut options = self
+            .amount
+            .options(command, self.setup.operation, self.iwarp);
+        self.network.agree(&mut options);
+        options
     }
 
     /// Returns the watchdog of a loop; `peer` is the other process.

@@ -41,14 +41,18 @@ pub(crate) fn open<P: Command>(args: &RunArgs, needs: &Needs) -> Result<Opened<P
     }
     let device_port = DevicePort::open(args.on.select()?, args, needs)?;
     let adapter = device_port.adapter_name();
+    let network = &args.perftest.network;
     let open = |api: &Api| -> Result<Box<dyn OpenInterface<P>>, Failure> {
         let DevicePort { device, port, .. } = &device_port;
         // These may start threads.
         Ok(match (api, &libdat) {
-            (Api::Engine, _) if device_port.is_iwarp() => {
+            (Api::Engine, _) if device_port.is_iwarp() || network.rdma_cm => {
                 Box::new(EngineRdmaCm::open(&device_port, args)?)
             }
-            (Api::Engine, _) => Box::new(Engine::open(device, port.clone(), args.gid_index, true)?),
+            (Api::Engine, _) => {
+                let engine = Engine::open(device, port.clone(), true)?;
+                Box::new(engine.through(args.gid_index, network.transport()))
+            }
             (Api::Rust, _) => Box::new(Rust::open(&adapter, false)?),
             (Api::C, libdat) => {
                 let libdat = libdat.as_ref().expect("loaded, because --api has c");
@@ -90,6 +94,7 @@ impl<P: Command> Opened<P> {
             inline_bytes: setup.inline,
             inline_bytes_wanted: setup.inline_requested,
             cpu: args.cpu,
+            network: args.perftest.network,
             clock: ClockFacts::of(plan.clock),
         }
     }

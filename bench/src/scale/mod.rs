@@ -70,7 +70,7 @@ fn measure(kind: Kind, selected: &Selected, args: &ScaleArgs) -> Result<WorkerRe
     let device = Device::open(&selected.name)?;
     let port = device.port(port)?;
     match kind {
-        Kind::Engine => messages::run(&Engine::open(&device, port, None, false)?, count, args),
+        Kind::Engine => messages::run(&Engine::open(&device, port, false)?, count, args),
         Kind::Libmlx5 => messages::run(&Verbs::open(&selected.name, port, false)?, count, args),
         Kind::EngineMemory => memory::engine(&device, count),
         Kind::DatMemory => memory::dat(&adapter(), count),

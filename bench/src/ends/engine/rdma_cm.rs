@@ -1,5 +1,5 @@
-//! The engine on iWARP, where only the kernel can connect a queue pair: the two
-//! ends connect through rdma_cm.
+//! The engine with `-R`, and on iWARP, where only the kernel can connect a queue pair: the
+//! two ends connect through rdma_cm.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use dat_engine::cm::{
     self, CmError, ConnectionEvent, ConnectionSink, ListenSink, Listener, Local, Manager,
     ManagerKind, ManagerOptions, Parameters, Request, Target,
 };
-use dat_engine::{ConnectOptions, EndpointHandle, Greeting, TransportOptions};
+use dat_engine::{ConnectOptions, EndpointHandle, Greeting};
 
 use super::Engine;
 use super::end::{Connection, EngineEnd, Outcome};
@@ -32,11 +32,12 @@ impl EngineRdmaCm {
     pub(crate) fn open(device_port: &DevicePort, args: &RunArgs) -> Result<Self, Failure> {
         if let Some(index) = args.gid_index {
             return Err(Failure::usage(format!(
-                "-x {index} has no meaning on an iWARP device, which has no GIDs; leave it out"
+                "-x {index} has no meaning with rdma_cm, by which -R and all iWARP devices connect: the IP address determines the GID; leave it out"
             )));
         }
         let device = device_port.device.info();
         let port = device_port.port.number;
+        let transport = args.perftest.network.transport();
         let listen_on = args.listen()?;
         let address = listen_on
             .address()
@@ -45,7 +46,8 @@ impl EngineRdmaCm {
                 call_failed(CmError::NotServed(cm::why_no_address(&device.name, port)))
             })?;
         Ok(Self {
-            engine: Engine::open(&device_port.device, device_port.port.clone(), None, true)?,
+            engine: Engine::open(&device_port.device, device_port.port.clone(), true)?
+                .through(None, transport),
             manager: Manager::start(ManagerKind::Rdma, ManagerOptions::default())
                 .map_err(call_failed)?,
             local: Local {
@@ -54,7 +56,7 @@ impl EngineRdmaCm {
                 port,
                 address,
                 listen_on,
-                options: TransportOptions::default(),
+                options: transport,
             },
         })
     }
