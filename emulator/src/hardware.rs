@@ -15,7 +15,7 @@ use crate::log::warn;
 use crate::nic::{Nic, Progress, earlier};
 use crate::nldev;
 use crate::runner::{Budget, Driver};
-use crate::spec::{Nanos, PortAddress, PortSet, Qpn, Service, UarWrite};
+use crate::spec::{Nanos, PortAddress, PortSet, Qpn, UarWrite};
 
 /// Interval in nanoseconds at which a send to a full ring is retried: if the
 /// reader was killed, no wake-up reports room.
@@ -161,7 +161,7 @@ impl Transmit for PortCheck<'_> {
     }
 
     fn send(&mut self, packet: Packet) -> Result<(), Packet> {
-        let (at, octets) = (packet.header.source, packet.octets(Service::Ud));
+        let (at, octets) = (packet.header.source, packet.octets());
         if self.nic.port_is_up(at) {
             self.tx.send(packet)?;
             self.nic.counters().sent(at, octets);

@@ -19,6 +19,7 @@
 pub mod attachment;
 pub(crate) mod counters;
 pub mod directory;
+pub mod iba;
 pub mod name;
 pub mod packet;
 pub mod port;

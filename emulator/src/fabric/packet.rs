@@ -1,6 +1,8 @@
 //! Packets as values, with the fields of the InfiniBand Architecture (IBA vol.
 //! 1, ch. 9). One packet carries at most the path MTU.
 
+use super::iba::network::{GRH, Route};
+use super::iba::{icrc, transport};
 use crate::spec::{PortAddress, Qpn, Service, network};
 
 /// The operation of a packet, without its position in the message.
@@ -75,6 +77,8 @@ pub struct Header {
     pub source_qpn: Qpn,
     /// Receiving QP.
     pub destination_qpn: Qpn,
+    /// The service of both QPs.
+    pub service: Service,
     /// Operation.
     pub operation: Operation,
     /// Flags.
@@ -102,6 +106,8 @@ pub struct Header {
     pub atomic: [u64; 2],
     /// Atomics: compare and swap rather than fetch and add.
     pub atomic_compare: bool,
+    /// How the packet is addressed, which a receiver does not learn.
+    pub route: Route,
 }
 
 /// A packet in flight.
@@ -115,49 +121,23 @@ pub struct Packet {
 
 impl Packet {
     /// Returns the size of the packet in octets on a link, from its local route header
-    /// (on RoCE: its IP header) to the invariant CRC. `service` is that of its QPs.
+    /// (on RoCE: its IP header) to the invariant CRC.
     #[must_use]
-    pub fn octets(&self, service: Service) -> usize {
-        const TRANSPORT: usize = 12 + 4;
-        let Header {
-            operation, flags, ..
-        } = self.header;
-        let is_ethernet = self.header.source_lid == 0;
-        let network = match (is_ethernet, self.header.service_level) {
+    pub fn octets(&self) -> usize {
+        let header = &self.header;
+        let is_ethernet = header.source_lid == 0;
+        let network = match (is_ethernet, header.service_level) {
             (false, _) => 8,
-            // Headers of IP and UDP, or a GRH. A datagram has the network header in its
-            // payload, in 40 bytes.
             (true, network::IPV4) => 20 + 8,
             (true, network::IPV6) => 40 + 8,
+            // A GRH.
             (true, _) => 40,
         };
-        let network_in_payload = match service {
-            Service::Ud if is_ethernet => 40,
-            _ => 0,
-        };
-        let is_first = flags.contains(PacketFlags::FIRST);
-        let is_last = flags.contains(PacketFlags::LAST);
-        let extended = match operation {
-            _ if service == Service::Ud => 8,
-            Operation::Write if is_first => 16,
-            Operation::ReadRequest => 16,
-            Operation::AtomicRequest => 28,
-            Operation::Acknowledge => 4,
-            Operation::ReadResponse if is_first || is_last => 4,
-            Operation::AtomicResponse => 4 + 8,
-            _ => 0,
-        };
-        // Immediate data, or the key to invalidate.
-        let immediate = match flags.intersects(PacketFlags::IMMEDIATE | PacketFlags::INVALIDATE) {
-            true => 4,
-            false => 0,
-        };
-        let least = match operation {
-            Operation::Management => 256,
-            _ => 0,
-        };
-        let payload = self.payload.len().saturating_sub(network_in_payload);
-        network + TRANSPORT + extended + immediate + payload.max(least).next_multiple_of(4)
+        // The network header of Ethernet, which a datagram also has in its payload.
+        let is_repeated = is_ethernet && header.flags.contains(PacketFlags::GRH);
+        let repeated = if is_repeated { GRH } else { 0 };
+        let payload = self.payload.len().saturating_sub(repeated);
+        network + transport::len(header) + payload.next_multiple_of(4) + icrc::LEN
     }
 }
 

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use super::attachment::{Attachment, FabricCounters};
 use super::directory::{FabricDirectory, JoinError};
+use super::iba::network::Route;
 use super::name::FabricName;
 use super::packet::{Header, Operation, Packet, PacketFlags};
-use crate::spec::{PortAddress, Qpn};
+use crate::spec::{PortAddress, Qpn, Service};
 
 pub(crate) fn packet(from: u8, to: u8, psn: u32, payload: &[u8]) -> Packet {
     let port = PortAddress { device: 0, port: 1 };
@@ -19,6 +20,7 @@ pub(crate) fn packet(from: u8, to: u8, psn: u32, payload: &[u8]) -> Packet {
         destination: port,
         source_qpn: Qpn(u32::from(from) << 16 | 1),
         destination_qpn: Qpn(u32::from(to) << 16 | 2),
+        service: Service::Rc,
         operation: Operation::Send,
         flags: PacketFlags::FIRST | PacketFlags::LAST,
         source_lid: 1,
@@ -32,6 +34,7 @@ pub(crate) fn packet(from: u8, to: u8, psn: u32, payload: &[u8]) -> Packet {
         msn: 0,
         atomic: [0; 2],
         atomic_compare: false,
+        route: Route::default(),
     };
     Packet {
         header,

@@ -3,8 +3,9 @@
 //! order is native. Decoding validates every field, since every process of the
 //! user can write to the memory.
 
+use super::iba::network::Route;
 use super::packet::{Header, Operation, Packet, PacketFlags};
-use crate::spec::{PortAddress, Qpn};
+use crate::spec::{PortAddress, Qpn, Service};
 
 /// Maximum payload of a packet in bytes: the largest path MTU and a GRH.
 pub(super) const MAX_PAYLOAD: usize = 4096 + 40;
@@ -47,7 +48,7 @@ pub(super) fn encode(
     out.u32(header.length);
     out.u32(header.msn);
     out.put(header.source_lid.to_ne_bytes());
-    out.put([header.service_level, 0]);
+    out.put([header.service_level, header.service as u8]);
     out.u32(0);
     out.u64(header.remote_address);
     out.u64(header.atomic[0]);
@@ -79,8 +80,8 @@ pub(super) fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<(Header, Generations)
     let (psn, immediate, key) = (from.u32(), from.take(), from.u32());
     let (length, msn) = (from.u32(), from.u32());
     let source_lid = u16::from_ne_bytes(from.take());
-    let [service_level, reserved] = from.take();
-    let reserved = [u32::from(reserved), from.u32()];
+    let [service_level, service] = from.take();
+    let reserved = from.u32();
     let header = Header {
         source: PortAddress {
             device: source_device,
@@ -89,6 +90,7 @@ pub(super) fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<(Header, Generations)
         destination: PortAddress { device, port },
         source_qpn,
         destination_qpn,
+        service: service_of(service)?,
         operation: operation_of(operation)?,
         flags: PacketFlags::from_bits(flags)?,
         source_lid,
@@ -102,10 +104,16 @@ pub(super) fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<(Header, Generations)
         msn,
         atomic: [from.u64(), from.u64()],
         atomic_compare: compare == 1,
+        route: Route::default(),
     };
     let numbers = [header.source_qpn.0, header.destination_qpn.0, psn, msn];
-    let valid = compare <= 1 && reserved == [0, 0] && numbers.iter().all(|&n| n < 1 << 24);
+    let valid = compare <= 1 && reserved == 0 && numbers.iter().all(|&n| n < 1 << 24);
     valid.then_some((header, generations))
+}
+
+fn service_of(code: u8) -> Option<Service> {
+    let known = [Service::Rc, Service::Uc, Service::Ud];
+    known.into_iter().find(|&service| service as u8 == code)
 }
 
 fn operation_of(code: u8) -> Option<Operation> {
@@ -188,7 +196,7 @@ pub(super) mod tests {
             0_u8..128,
             any::<u8>(),
             any::<bool>(),
-            any::<(u16, u8)>(),
+            (any::<(u16, u8)>(), 0_u8..3),
         );
         let fields = (number(), number(), any::<[u8; 4]>(), any::<(u32, u32)>());
         (names, kind, fields, any::<(u64, [u64; 2])>()).prop_map(
@@ -197,10 +205,11 @@ pub(super) mod tests {
                 destination,
                 source_qpn: Qpn(from),
                 destination_qpn: Qpn(to),
+                service: service_of(kind.4.1).unwrap(),
                 operation: operation_of(kind.0).unwrap(),
                 flags: PacketFlags::from_bits(kind.1).unwrap(),
-                source_lid: kind.4.0,
-                service_level: kind.4.1,
+                source_lid: kind.4.0.0,
+                service_level: kind.4.0.1,
                 psn,
                 immediate,
                 remote_address: wide.0,
@@ -210,6 +219,7 @@ pub(super) mod tests {
                 msn,
                 atomic: wide.1,
                 atomic_compare: kind.3,
+                route: Route::default(),
             },
         )
     }

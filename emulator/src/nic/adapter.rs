@@ -96,15 +96,10 @@ impl Nic {
         let (core, header) = (&mut self.core, &packet.header);
         let is_management = header.operation == Operation::Management;
         let qp = self.qps.get_mut(header.destination_qpn.0);
-        let service = match &qp {
-            _ if is_management => Service::Ud,
-            Some(qp) => qp.spec.service,
-            None => Service::Rc,
-        };
         let (to, data) = (header.destination, &packet.payload[..]);
         let reaches = core.devices.reaches(to.device, to.port);
         if reaches {
-            core.options.counters.received(to, packet.octets(service));
+            core.options.counters.received(to, packet.octets());
         }
         match qp {
             _ if !reaches => core.note(|| "packet for a port that is down".into()),
@@ -112,14 +107,20 @@ impl Nic {
             None => {
                 core.note(|| format!("packet for QP {:#x}: no such QP", header.destination_qpn.0));
             }
-            Some(qp) if service == Service::Ud => qp.receive_datagram(core, header, data),
+            Some(qp) if qp.spec.service != header.service => {
+                let (own, theirs) = (qp.spec.service, header.service);
+                core.note_dropped(header, || {
+                    format!("it is of the service {theirs:?}, the queue pair of {own:?}")
+                });
+            }
+            Some(qp) if header.service == Service::Ud => qp.receive_datagram(core, header, data),
             Some(qp) if !qp.is_from_peer(header) => {
                 let peer = qp.attr.dest_qpn;
                 core.note_dropped(header, || {
                     format!("the queue pair takes packets of QP {peer:#x} only, from its port, with its RoCE version")
                 });
             }
-            Some(qp) if service == Service::Uc => qp.receive_unreliable(core, header, data),
+            Some(qp) if header.service == Service::Uc => qp.receive_unreliable(core, header, data),
             Some(qp) if header.operation.is_response() => qp.handle_response(core, header, data),
             Some(qp) => qp.receive_request(core, header, data),
         }

@@ -8,6 +8,7 @@ use super::requester::SendQueue;
 use super::responder::Responder;
 use super::timers::Timer;
 use super::window::User;
+use crate::fabric::iba::network::Route;
 use crate::limits::MAX_WR;
 use crate::refusal::{OrRefuse, refuse_if};
 use crate::spec::{
@@ -32,6 +33,8 @@ pub(super) struct Qp {
     pub(super) port_identity: PortIdentity,
     /// The destination of the primary path. Packets to an unknown one are dropped.
     pub(super) peer: Option<PortAddress>,
+    /// How packets to it are addressed.
+    pub(super) route: Route,
     pub(super) sq: SendQueue,
     pub(super) rq: ReceiveQueue,
     pub(super) responder: Responder,
@@ -155,6 +158,7 @@ impl Nic {
                     port: 1,
                 }),
                 peer: None,
+                route: Route::default(),
                 sq: SendQueue::default(),
                 rq: ReceiveQueue::default(),
                 responder: Responder::default(),

@@ -4,6 +4,7 @@ use super::adapter::Nic;
 use super::memory;
 use super::qp::Qp;
 use super::qp_modify::{is_allowed, mask};
+use crate::fabric::iba::network::Route;
 use crate::limits::MAX_RD_ATOMIC;
 use crate::refusal::{OrRefuse, refuse_if};
 use crate::spec::{AsyncEvent, PortAddress, QpAttr, QpState, Qpn, Result};
@@ -65,6 +66,7 @@ impl Nic {
         if has(mask::AV) {
             let resolve = &self.core.options.resolve;
             qp.peer = resolve(qp.device, &qp.attr.path);
+            qp.route = Route::of(&qp.attr.path, qp.qpn, Qpn(qp.attr.dest_qpn));
         }
         if has(mask::STATE) {
             self.enter(qpn, to, has(mask::EN_SQD_ASYNC_NOTIFY))?;

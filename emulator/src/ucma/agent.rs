@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use super::events::EventQueue;
 use super::rdma_cm::RdmaCm;
 use crate::cm::{Agent, decode, encode};
+use crate::fabric::iba::network::Route;
 use crate::fabric::packet::{Header, Operation, Packet, PacketFlags, Transmit, management_qpn};
 use crate::nic::Progress;
 use crate::nic::resources::{Resource, number_of};
 use crate::refusal::aside;
-use crate::spec::{Nanos, PortAddress, PortSet, Result};
+use crate::spec::{Nanos, PortAddress, PortSet, Result, Service};
 use crate::sync::Mutex;
 
 /// How often the processes of connections are checked for life, in nanoseconds.
@@ -198,6 +199,7 @@ fn send(state: &mut RdmaCm, peers: &mut Peers, tx: &mut dyn Transmit) -> bool {
             destination: port(outgoing.path.map(|path| path.dgid)),
             source_qpn: management_qpn(own),
             destination_qpn: to,
+            service: Service::Ud,
             operation: Operation::Management,
             flags: PacketFlags::FIRST | PacketFlags::LAST,
             source_lid: 0,
@@ -211,6 +213,7 @@ fn send(state: &mut RdmaCm, peers: &mut Peers, tx: &mut dyn Transmit) -> bool {
             msn: 0,
             atomic: [0; 2],
             atomic_compare: false,
+            route: Route::default(),
         };
         tx.send(Packet { header, payload }).is_ok()
     })

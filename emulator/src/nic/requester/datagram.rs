@@ -10,6 +10,7 @@ use super::super::grh;
 use super::super::qp::Qp;
 use crate::decode::address::AddressVector;
 use crate::decode::cqe::Syndrome;
+use crate::fabric::iba::network::GRH;
 use crate::fabric::packet::{Header, PacketFlags};
 use crate::spec::{Path, PortAddress, Qpn};
 
@@ -68,10 +69,16 @@ impl Qp {
     }
 
     /// Returns the network header that precedes the payload, if there is one.
-    pub(super) fn network_header(&self, datagram: &Datagram, length: u32) -> Option<[u8; 40]> {
+    /// `transport` is the size of the transport headers.
+    pub(super) fn network_header(
+        &self,
+        datagram: &Datagram,
+        transport: usize,
+        length: u32,
+    ) -> Option<[u8; GRH]> {
         let is_global = self.port_identity.ethernet || datagram.to.has_grh;
         let source = self.port_identity.gid(datagram.to.source_gid)?;
-        is_global.then(|| grh::encode(source, &datagram.to, length))
+        is_global.then(|| grh::encode(source, &datagram.to, transport, length))
     }
 
     /// Sets the fields of a packet header that are specific to datagrams.
@@ -80,8 +87,11 @@ impl Qp {
         header.flags.set(PacketFlags::GRH, is_global);
         header.destination_qpn = datagram.qpn();
         header.key = datagram.qkey;
+        header.route.source_gid = datagram.to.source_gid;
         if self.port_identity.ethernet {
             header.service_level = self.port_identity.network(datagram.to.source_gid);
+            // The driver has it in the place of the LID.
+            header.route.source_port = datagram.to.lid;
         } else {
             header.source_lid |= u16::from(datagram.to.path_bits);
             header.service_level = datagram.to.rate_and_level & 0xf;

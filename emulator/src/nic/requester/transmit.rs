@@ -10,6 +10,7 @@ use super::Request;
 use crate::decode::cqe::Syndrome;
 use crate::decode::wqe::{Fence, Opcode};
 use crate::fabric::counters::Counter;
+use crate::fabric::iba::transport;
 use crate::fabric::packet::{Header, Operation, Packet, PacketFlags, Transmit};
 use crate::spec::{PortAddress, QpState, Qpn};
 
@@ -114,7 +115,7 @@ impl Qp {
             Some(header) if reaches => {
                 let at = header.source;
                 let packet = Packet { header, payload };
-                let octets = packet.octets(self.spec.service);
+                let octets = packet.octets();
                 if let Err(packet) = turn.tx.send(packet) {
                     core.recycle(packet.payload);
                     turn.has_more = true;
@@ -274,11 +275,13 @@ impl Qp {
         };
         let offset = number * mtu;
         let is_last = request.has_response_data() || number + 1 == request.packets;
+        let header = peer.map(|peer| self.request_header(request, peer, number, is_last));
         if !request.has_response_data() {
             let length = mtu.min(request.length - offset);
             let sges = &request.sges;
             let datagram = request.datagram.as_ref();
-            let network = datagram.and_then(|it| self.network_header(it, length));
+            let transport = || header.as_ref().map_or(0, transport::len);
+            let network = datagram.and_then(|it| self.network_header(it, transport(), length));
             payload.extend(network.iter().flatten());
             core.place_rest();
             if core
@@ -291,7 +294,6 @@ impl Qp {
                 return false;
             }
         }
-        let header = peer.map(|peer| self.request_header(request, peer, number, is_last));
         if !self.send(core, turn, header, payload) {
             return false;
         }
@@ -393,6 +395,7 @@ impl Qp {
             destination: peer,
             source_qpn: self.qpn,
             destination_qpn: Qpn(self.attr.dest_qpn),
+            service: self.spec.service,
             operation,
             flags: PacketFlags::empty(),
             source_lid: self.port_identity.lid,
@@ -410,6 +413,7 @@ impl Qp {
             msn: 0,
             atomic: [0; 2],
             atomic_compare: false,
+            route: self.route,
         }
     }
 }

@@ -4,9 +4,9 @@
 //! Decision: `docs/decisions/048-unreliable-transports-drop.md`
 
 use super::super::core::Core;
-use super::super::grh;
 use super::super::qp::Qp;
 use crate::fabric::counters::Counter;
+use crate::fabric::iba::network::GRH;
 use crate::fabric::packet::{Header, Operation, PacketFlags};
 
 impl Qp {
@@ -21,7 +21,7 @@ impl Qp {
         let has_grh = header.flags.contains(PacketFlags::GRH);
         let is_datagram = header.operation == Operation::Send
             && header.flags.contains(whole)
-            && (!has_grh || data.len() >= grh::BYTES)
+            && (!has_grh || data.len() >= GRH)
             && self.is_for_this_port(header);
         if !self.receives() {
             let state = self.state;
@@ -42,7 +42,7 @@ impl Qp {
             return core.note_dropped(header, || "no receive is posted".into());
         }
         // A receive reserves space for the GRH whether there is one or not.
-        let skip = if has_grh { 0 } else { grh::BYTES as u32 };
+        let skip = if has_grh { 0 } else { GRH as u32 };
         let (pd, bytes) = (self.receive_pd(core), skip + data.len() as u32);
         let placed = core
             .check_scatter(&self.rq.sges, pd, bytes)

@@ -127,6 +127,12 @@ fn a_datagram_to_a_global_address_has_a_grh() {
         (&[0; 16][..], &[0x99; 16][..])
     );
     assert_eq!(pair.b.memory.get(GRH, 8), b"datagram");
+    // The length includes immediate data.
+    post_receive(&mut pair, 100);
+    let segments = [address.bytes(), inline_segment(b"datagram")];
+    pair.a.post(SEND_IMM, SIGNALLED, &segments);
+    pair.run_until_idle();
+    assert_eq!(pair.b.memory.get(4, 2), [0, 36]);
 }
 
 #[test]
@@ -144,11 +150,12 @@ fn a_packet_that_is_not_a_complete_datagram_is_dropped() {
     for _ in 0..4 {
         post_receive(&mut pair, 100);
     }
-    let invalid: [fn(&mut Packet); 4] = [
+    let invalid: [fn(&mut Packet); 5] = [
         |packet| packet.payload.truncate(GRH - 1),
         |packet| packet.header.flags.remove(PacketFlags::LAST),
         |packet| packet.header.operation = Operation::Write,
         |packet| packet.header.destination.port = 2,
+        |packet| packet.header.service = Service::Uc,
     ];
     for wrong in invalid {
         let mut packet = sound.clone();

@@ -47,6 +47,24 @@ fn sqe_to_rts(peer: &mut Peer) {
 }
 
 #[test]
+fn a_packet_of_another_service_is_dropped() {
+    let mut pair = pair();
+    pair.a.post(SEND, SIGNALLED, &[inline_segment(b"hello")]);
+    pair.run_until_idle();
+    let sound = pair.wire.sent[0].clone();
+    let receive = pair.b.data_segment(0, 100);
+    pair.b.qp.post_receive(&[receive]);
+    for service in [Service::Rc, Service::Ud] {
+        let mut packet = sound.clone();
+        packet.header.service = service;
+        pair.b.host.nic.receive(packet);
+        assert_eq!(pair.b.cq.poll_all(), [], "{service:?}");
+    }
+    pair.b.host.nic.receive(sound);
+    assert_eq!(statuses(&pair.b.cq.poll_all()), [(OK, 0)]);
+}
+
+#[test]
 fn sends_and_writes_of_many_packets_arrive_without_acks() {
     let mut pair = pair();
     let sent = pair.a.fill(0, 5000, 1);
