@@ -7,6 +7,8 @@ use crate::common::{Ended, Running, bench, emulated, file, libdat, limited, run,
 use serde_json::Value;
 
 const OPERATIONS: [&str; 3] = ["send", "write", "read"];
+/// Those that uDAPL 1.2 does not have.
+const EXTENDED: [&str; 3] = ["write-imm", "fetch-add", "compare-swap"];
 
 /// Checks that the table has a row for a size with this many messages, and that the
 /// average, and the peak if there is one, are in proportion to the message rate.
@@ -150,6 +152,34 @@ fn two_processes_measure_every_operation() {
 }
 
 #[test]
+fn extended_operations_are_measured_on_both_paths_in_one_process_and_in_two() {
+    for operation in EXTENDED {
+        let json = file(&format!("bw-{operation}.json"));
+        for path in ["direct", "verbs"] {
+            let words = format!(
+                "rate --loopback --path {path} --api engine,rust -o {operation} -s 8 -q 2 -b -n 100 --json {}",
+                json.display()
+            );
+            let ended = run(emulated("bw-extended", &words)).expect(0, &[operation]);
+            check_row(&ended, 8, 400, false);
+            let value = results(&json);
+            assert_eq!(value["run"]["operation"], operation);
+        }
+        for api in ["engine", "rust"] {
+            let words = format!("-o {operation} --api {api} -n 200 --warmup 20 -r 8");
+            let words = match operation {
+                "write-imm" => words,
+                _ => words.replace(" -r 8", ""),
+            };
+            let (server, port) = server_of("bw", "bw-extended", &words);
+            let words = format!("bw {words} -p {port} localhost");
+            run(emulated("bw-extended", &words)).expect(0, &["EMULATED"]);
+            server.end().expect(0, &["finished 220 messages"]);
+        }
+    }
+}
+
+#[test]
 fn all_sizes_are_in_the_table_and_in_csv() {
     let ended = run(emulated(
         "bw-all",
@@ -287,6 +317,12 @@ fn options_without_sense_are_refused_by_name() {
         ("bw -n 5 -D 1", "--iters"),
         ("bw -o read -I 8", "-I has no meaning"),
         ("bw -o write -r 8", "-r has no meaning"),
+        ("bw -o fetch-add -s 4", "-o fetch-add is always of 8 bytes"),
+        ("bw -o compare-swap -a", "always of 8 bytes"),
+        ("bw -o fetch-add -I 8", "-I has no meaning"),
+        ("bw -o write-imm -l 4", "-l has no meaning"),
+        ("bw --api engine,c -o write-imm", "--api c has no write-imm"),
+        ("bw --api c -o fetch-add", "use --api engine or --api rust"),
         ("bw --api rust -l 2", "DAT has no post lists"),
         ("bw -l 8 -Q 3", "-Q 3 does not divide -l 8"),
         ("bw --fail-if bw_avg<1", "--fail-if has no effect"),

@@ -70,7 +70,7 @@ fn all_sizes_are_in_the_table_and_in_the_files() {
     assert_eq!(sizes, expected);
     let value: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
-    assert_eq!(value["schema"], "dat-bench/lat/4");
+    assert_eq!(value["schema"], "dat-bench/lat/5");
     crate::common::schema::check(&value);
     assert_eq!(value["emulated"], true);
     assert_eq!(value["run"]["reported"], "half_round_trip");
@@ -91,6 +91,43 @@ fn all_sizes_are_in_the_table_and_in_the_files() {
         );
         assert!(result["max"].as_f64() >= result["t_typical"].as_f64());
     }
+}
+
+#[test]
+fn extended_operations_are_measured_on_both_paths_in_one_process_and_in_two() {
+    for (operation, size, part) in [
+        ("write-imm", 2, "HALF of the round trip"),
+        ("fetch-add", 8, "the FULL round trip"),
+        ("compare-swap", 8, "the FULL round trip"),
+    ] {
+        let json = file(&format!("lat-{operation}.json"));
+        for (path, more) in [("direct", ""), ("verbs", ""), ("direct", "--rate 2k -t 8")] {
+            let words = format!(
+                "lat --loopback --path {path} --api engine,rust -o {operation} -n 300 --warmup 20 {more} --json {}",
+                json.display()
+            );
+            run(emulated("extended", &words)).expect(0, &[operation]);
+            let text = fs::read_to_string(&json).unwrap();
+            let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+            crate::common::schema::check(&value);
+            assert_eq!(value["run"]["operation"], operation);
+            let results = value["results"].as_array().unwrap();
+            assert!(
+                results.iter().all(|it| it["iterations"] == 300),
+                "{results:?}"
+            );
+        }
+        let words = format!("-o {operation} --api engine,rust -n 300 --warmup 20");
+        let (server, port) = server("extended", &words);
+        let words = format!("lat {words} -p {port} localhost");
+        run(emulated("extended", &words)).expect(0, &[part]);
+        let said = format!("answered 320 messages of {size} bytes through api rust");
+        server.end().expect(0, &[&said]);
+    }
+    let words = "lat --api c -o write-imm";
+    run(bench(words)).expect(1, &["--api c has no write-imm", "--api rust"]);
+    let words = "compare -d emu -o write-imm";
+    run(bench(words)).expect(1, &["compare has no write-imm"]);
 }
 
 #[test]
@@ -202,6 +239,8 @@ fn queue_depths_and_reads_respect_the_devices_limits() {
     run(limited("fit", none, "lat --loopback -n 10")).expect(0, &["EMULATED"]);
     let words = "lat --loopback -o read -n 10";
     run(limited("fit", none, words)).expect(1, &["max_qp_init_rd_atom = 0", "-o send"]);
+    let words = "lat --loopback -o compare-swap -n 10";
+    run(limited("fit", "no_atomics", words)).expect(1, &["has no atomic operations", "-o send"]);
     let words = "lat --loopback --api rust -n 10";
     run(limited("fit", none, words)).expect(0, &["EMULATED"]);
 }

@@ -13,6 +13,7 @@
 
 use super::meter::Meter;
 use super::queue::SendQueue;
+use crate::ends::end::Done;
 use crate::ends::{CompletionResult, End, LONGEST_LIST, Link, Stop};
 
 /// Most messages that are taken in one turn, so that several endpoints and both
@@ -29,8 +30,8 @@ pub(super) struct Flow<E: End> {
     list: u32,
     /// Receives that each side has posted; 0 if the operation needs none.
     receives: u32,
-    /// Whether completions have the length of a message: RDMA reads.
-    reads: bool,
+    /// Whether completions have the length of a message: RDMA reads and atomic operations.
+    fetches: bool,
     /// Messages to post, including those posted.
     goal: u64,
     posted: u64,
@@ -43,14 +44,14 @@ pub(super) struct Flow<E: End> {
 }
 
 impl<E: End> Flow<E> {
-    pub(super) fn new(link: Link<E>, depth: u32, receives: u32, reads: bool) -> Self {
+    pub(super) fn new(link: Link<E>, depth: u32, receives: u32, fetches: bool) -> Self {
         Self {
             link,
             queue: SendQueue::new(depth),
             size: 0,
             list: 1,
             receives,
-            reads,
+            fetches,
             goal: 0,
             posted: 0,
             completed: 0,
@@ -101,7 +102,11 @@ impl<E: End> Flow<E> {
     /// Posts as many messages as there is room and receives for. Returns whether
     /// there were any.
     #[inline(always)]
-    pub(super) fn transmit(&mut self, meter: &mut Meter) -> Result<bool, Stop> {
+    pub(super) fn transmit<const NUMBERED: bool>(
+        &mut self,
+        meter: &mut Meter,
+    ) -> Result<bool, Stop> {
+        let checks = NUMBERED && self.link.checks();
         let mut has_posted = false;
         let mut signals = [false; LONGEST_LIST];
         while self.posted < self.goal {
@@ -115,8 +120,11 @@ impl<E: End> Flow<E> {
                 *signaled = self.queue.post_message(is_last);
             }
             meter.post(count);
+            if checks {
+                self.link.fill(self.posted + 1);
+            }
             match *signals {
-                [signaled] => self.link.post(signaled)?,
+                [signaled] => self.link.post::<NUMBERED>(self.posted + 1, signaled)?,
                 _ => self.link.post_list(signals)?,
             }
             self.posted += u64::from(count);
@@ -141,16 +149,25 @@ impl<E: End> Flow<E> {
 
     /// Takes all completions of the send queue. Returns whether there were any.
     #[inline(always)]
-    pub(super) fn collect(&mut self, meter: &mut Meter) -> Result<bool, Stop> {
+    pub(super) fn collect<const NUMBERED: bool>(
+        &mut self,
+        meter: &mut Meter,
+    ) -> Result<bool, Stop> {
+        let checks = NUMBERED && self.fetches && self.link.checks();
         let mut has_completed = false;
         while let Some(done) = self.link.poll_sent() {
-            let length = done?;
-            if self.reads {
-                self.expect_size(Ok(length))?;
+            let done = done?;
+            if self.fetches {
+                self.expect_size(Ok(done))?;
             }
             // Without a signalled request there is no successful completion.
             let batch = self.queue.completed().unwrap_or_default();
             self.telling &= !batch.has_grant;
+            if checks {
+                for number in 1..=u64::from(batch.messages) {
+                    self.link.check(self.completed + number)?;
+                }
+            }
             if batch.messages > 0 {
                 self.completed += u64::from(batch.messages);
                 meter.complete(batch.messages);
@@ -163,15 +180,21 @@ impl<E: End> Flow<E> {
     /// Takes messages, posts their receives again and tells the other side. Returns
     /// whether there were any.
     #[inline(always)]
-    pub(super) fn receive(&mut self) -> Result<bool, Stop> {
+    pub(super) fn receive<const NUMBERED: bool>(&mut self) -> Result<bool, Stop> {
         let before = self.taken;
         for _ in 0..MOST_IN_A_TURN {
             let Some(done) = self.link.poll_received() else {
                 break;
             };
-            self.expect_size(done)?;
-            self.link.post_receive()?;
+            let done = self.expect_size(done)?;
             self.taken += 1;
+            if NUMBERED {
+                self.link.check_received(self.taken, &done)?;
+                if self.link.checks() {
+                    self.link.check(self.taken)?;
+                }
+            }
+            self.link.post_receive::<NUMBERED>()?;
         }
         self.tell()?;
         Ok(self.taken > before)
@@ -193,11 +216,11 @@ impl<E: End> Flow<E> {
     }
 
     #[inline(always)]
-    fn expect_size(&self, done: CompletionResult) -> Result<(), Stop> {
-        let received = done?;
-        match received == self.size {
-            true => Ok(()),
-            false => Err(Stop::Length {
+    fn expect_size(&self, done: CompletionResult) -> Result<Done, Stop> {
+        let done = done?;
+        match done.length as u32 {
+            received if received == self.size => Ok(done),
+            received => Err(Stop::Length {
                 expected: self.size,
                 received,
             }),

@@ -9,8 +9,9 @@ use crate::options::{MAX_WARMUP, Operation, RunArgs, choices, default_inline, si
 pub(crate) const ABOUT: &str = "\
 Measure bandwidth: how many bytes per second one side can send, write or read.
 
-The client keeps up to -t requests of each endpoint in the queue. With -o send and
--o write the messages go to the server, with -o read they come from it. With -b
+The client keeps up to -t requests of each endpoint in the queue. With -o send,
+write and write-imm the messages go to the server, with -o read and the atomic
+operations they come from it. With -b
 both sides send at the same time, and the figures are the sums of both. Without a
 host, this side is the server; with --loopback, one thread is both sides, and its
 time for both is in the figures.
@@ -31,14 +32,14 @@ messages of all endpoints; -n is that of each one.
 Each of the -q endpoints has a connection, memory and completion queues of its own;
 those of perftest share their completion queues.
 
-A receiver of sends tells the sender how many receives it has posted again, by an
+A receiver of sends, and of writes with immediate data, tells the sender how many receives it has posted again, by an
 RDMA write after half of them. So no message meets an empty receive queue,
 whatever -r is; a small -r makes the sender wait. perftest does so on iWARP
 only, and elsewhere relies on the device to send again.
 
 A result is UNRELIABLE for the reasons that 'dat-bench lat --help' lists. Both
 sides need the same -o, -s, -a, -n, -D, --rounds, --api, -q and -b, and with
--o send the same -l and -r. Nothing is authenticated or encrypted; see
+-o send and -o write-imm the same -l and -r. Nothing is authenticated or encrypted; see
 'dat-bench lat --help' for servers.
 
 Ctrl-C ends the run after the current round; what was measured until then is
@@ -77,7 +78,8 @@ figures are bw_peak and bw_avg (MiB/sec, always), and msg_rate (Mpps)";
 pub(crate) struct BwArgs {
     #[command(flatten)]
     pub(crate) run: RunArgs,
-    /// Message size in bytes, 1 to 1 GiB; suffixes K, M and G are powers of 1024 [default: bw 64K, rate 2]
+    /// Message size in bytes, 1 to 1 GiB; suffixes K, M and G are powers of 1024 [default: bw 64K, rate 2;
+    /// atomics have 8]
     #[arg(short, long, value_name = "BYTES", value_parser = size)]
     pub(crate) size: Option<u32>,
     /// Messages per size and endpoint [default: bw 1000, for write 5000; rate 100000; with -a 1000]
@@ -124,10 +126,11 @@ const MOST_MODERATED: u32 = 8192;
 impl BwArgs {
     /// Returns the message sizes in bytes, smallest first.
     pub(crate) fn sizes(&self, what: Throughput) -> Vec<u32> {
-        self.run.sizes(self.size.unwrap_or(match what {
+        let default = match what {
             Throughput::Bw => 65536,
             Throughput::Rate => 2,
-        }))
+        };
+        self.run.sizes(self.size, default)
     }
 
     pub(crate) fn iterations(&self, what: Throughput) -> u64 {
@@ -164,10 +167,17 @@ impl BwArgs {
                 "-e: bw and rate poll for completions, which is what a full queue needs; 'lat -e' measures latency with threads that sleep, 'wake' what it takes to wake them",
             ));
         }
+        self.run.check_size(self.size)?;
         if self.list > 1 && self.run.measures_dat() {
             return Err(Failure::usage(
                 "-l is for --api engine alone: DAT has no post lists, each of its calls posts one request; leave it out",
             ));
+        }
+        if self.list > 1 && self.run.operation.is_numbered() {
+            return Err(Failure::usage(format!(
+                "-l has no meaning with -o {}: a list posts one request several times, and here each message has a number; leave it out",
+                self.run.operation.name()
+            )));
         }
         match self.moderation {
             Some(moderation) if self.list > 1 && !self.list.is_multiple_of(moderation) => {

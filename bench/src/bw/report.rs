@@ -8,14 +8,13 @@ use serde::Serialize;
 use super::options::Throughput;
 use super::outcome::{Outcome, average};
 use super::plan::Plan;
-use crate::options::Operation;
 use crate::output::counted;
 use crate::report::RunConditions;
 use crate::report::document::{document, object};
 use crate::report::fit::{flow, ruled};
 
-/// Name and version of the schema.
-const SCHEMA: &str = "dat-bench/bw/1";
+/// Name and version of the schema. Version 2 has more operations.
+const SCHEMA: &str = "dat-bench/bw/2";
 
 /// perftest's MB: 2^20 bytes.
 const MEBIBYTE: f64 = (1 << 20) as f64;
@@ -65,7 +64,7 @@ impl fmt::Display for Conditions {
         writeln!(f, " {}", run.device.emulation_note())?;
         let way = match (self.both, run.operation) {
             (true, _) => "both ways at once; figures are sums of both",
-            (false, Operation::Read) => "one way, to the reading side",
+            (false, it) if it.fetches() => "one way, to the reading side",
             (false, _) => "one way",
         };
         writeln!(f, " {}, {way}, {}", run.operation.name(), run.sides())?;

@@ -48,7 +48,10 @@ impl<E: End> Side<E> {
     /// Makes one turn: completions, messages that have arrived, posts. Returns whether
     /// anything has happened.
     #[inline(always)]
-    pub(super) fn turn(&mut self, sending: &mut Sending) -> Result<bool, Stop> {
+    pub(super) fn turn<const NUMBERED: bool>(
+        &mut self,
+        sending: &mut Sending,
+    ) -> Result<bool, Stop> {
         let mut has_moved = false;
         let ends = !sending.is_over && sending.meter.is_over();
         let mut has_sent_all = true;
@@ -56,12 +59,12 @@ impl<E: End> Side<E> {
             if ends {
                 flow.stop();
             }
-            has_moved |= flow.collect(&mut sending.meter)?;
+            has_moved |= flow.collect::<NUMBERED>(&mut sending.meter)?;
             if self.receives {
-                has_moved |= flow.receive()?;
+                has_moved |= flow.receive::<NUMBERED>()?;
             }
             if !sending.is_over {
-                has_moved |= flow.transmit(&mut sending.meter)?;
+                has_moved |= flow.transmit::<NUMBERED>(&mut sending.meter)?;
                 has_sent_all &= flow.has_sent_all();
             }
         }

@@ -28,7 +28,7 @@ use crate::ends::{End, Link, Role, Stop, Watchdog};
 use crate::exchange::{Done, Options, Peer, Transfer};
 use crate::failure::Failure;
 use crate::noise::{Noise, Watch};
-use crate::options::{Api, Operation};
+use crate::options::Api;
 use crate::runs::{Command, CommonPlan, explain};
 
 /// Timeout for a side that only waits. TCP keep-alive detects a peer that is gone.
@@ -53,7 +53,7 @@ impl Command for Plan {
         let mut options = self.common.options(self.what.name());
         options.set("-q", self.args.endpoints.to_string());
         options.set("-b", if self.args.both { "given" } else { "not given" });
-        if operation == Operation::Send {
+        if operation.takes_receives() {
             // The sender counts with the receives and lists of the other side.
             options.set("-r", self.common.setup.receives.to_string());
             options.set("-l", self.args.list.to_string());
@@ -97,12 +97,11 @@ impl Command for Plan {
 
     fn side<E: End + 'static>(&self, links: Vec<Link<E>>, role: Role) -> Side<E> {
         let setup = &self.common.setup;
-        let reads = setup.operation == Operation::Read;
-        let flow = |link| Flow::new(link, setup.tx_depth, setup.receives, reads);
+        let fetches = setup.operation.fetches();
+        let flow = |link| Flow::new(link, setup.tx_depth, setup.receives, fetches);
         Side {
             flows: links.into_iter().map(flow).collect(),
-            receives: setup.operation == Operation::Send
-                && (self.args.both || role == Role::Server),
+            receives: setup.operation.takes_receives() && (self.args.both || role == Role::Server),
         }
     }
 
@@ -117,19 +116,21 @@ impl Command for Plan {
         let mut watchdog = self.common.watchdog(None);
         let of = |messages| (messages, if self.args.both { messages } else { 0 });
         let watch = Watch::begin(&self.common.clock);
-        let warmup = || self.warmup_meter();
-        let warmed = phase([near, far], of(self.warmup(pass)), warmup, &mut watchdog);
-        let measured = warmed.and_then(|_| {
-            let (messages, meter) = (of(self.messages(pass)), || self.meter(pass));
-            phase([near, far], messages, meter, &mut watchdog)
-        });
+        let phase = match self.common.setup.is_numbered() {
+            true => phase::<E, true>,
+            false => phase::<E, false>,
+        };
+        let of = [self.warmup(pass), self.messages(pass)].map(of);
+        let warmed = phase([near, far], of[0], &|| self.warmup_meter(), &mut watchdog);
+        let measured =
+            warmed.and_then(|_| phase([near, far], of[1], &|| self.meter(pass), &mut watchdog));
         let transfers = measured.map_err(|stop| Failure::run(stop.to_string()))?;
         recording.noise = watch.end();
-        let is_read = self.common.setup.operation == Operation::Read;
-        if self.args.both || !is_read {
+        let fetches = self.common.setup.operation.fetches();
+        if self.args.both || !fetches {
             far.verify()?;
         }
-        if self.args.both || is_read {
+        if self.args.both || fetches {
             near.verify()?;
         }
         recording.sides = transfers[..if self.args.both { 2 } else { 1 }].to_vec();
@@ -144,22 +145,25 @@ impl Command for Plan {
         recording: &mut Recording,
     ) -> Result<(), Failure> {
         let plan = self;
-        Remote {
+        let mut remote = Remote {
             side,
             role,
             plan,
             peer,
+        };
+        match plan.common.setup.is_numbered() {
+            true => remote.run::<true>(pass, recording),
+            false => remote.run::<false>(pass, recording),
         }
-        .run(pass, recording)
     }
 }
 
 /// Sends messages from the near side and from the far side, both in one thread, which makes a turn
 /// of each in turns, and takes them. Returns what each side has sent.
-pub(super) fn phase<E: End>(
+pub(super) fn phase<E: End, const NUMBERED: bool>(
     [near, far]: [&mut Side<E>; 2],
     (ours, theirs): (u64, u64),
-    meter: impl Fn() -> Meter,
+    meter: &dyn Fn() -> Meter,
     watchdog: &mut Watchdog<'_>,
 ) -> Result<[Transfer; 2], Stop> {
     let sendings = (near.begin(ours, meter()), far.begin(theirs, meter()));
@@ -167,7 +171,9 @@ pub(super) fn phase<E: End>(
     drive(
         &mut state,
         watchdog,
-        |([near, far], (ours, theirs))| Ok(near.turn(ours)? | far.turn(theirs)?),
+        |([near, far], (ours, theirs))| {
+            Ok(near.turn::<NUMBERED>(ours)? | far.turn::<NUMBERED>(theirs)?)
+        },
         |([near, far], (ours, theirs))| {
             ours.is_over() && theirs.is_over() && has_taken_all(near, far)
         },
@@ -192,7 +198,11 @@ struct Remote<'a, E: End> {
 
 impl<E: End> Remote<'_, E> {
     /// Runs one pass, in which both processes call this with their role.
-    fn run(&mut self, pass: Pass, recording: &mut Recording) -> Result<(), Failure> {
+    fn run<const NUMBERED: bool>(
+        &mut self,
+        pass: Pass,
+        recording: &mut Recording,
+    ) -> Result<(), Failure> {
         let plan = self.plan;
         let is_client = self.role == Role::Client;
         let (sends, operation) = (is_client || plan.args.both, plan.common.setup.operation);
@@ -212,16 +222,17 @@ impl<E: End> Remote<'_, E> {
         let mut theirs = None;
         if sends {
             let warmup = self.side.begin(plan.warmup(pass), plan.warmup_meter());
-            self.drive(warmup, &mut theirs, |_, it, _| it.is_over())?;
+            self.drive::<NUMBERED>(warmup, &mut theirs, |_, it, _| it.is_over())?;
             let measured = self.side.begin(plan.messages(pass), plan.meter(pass));
-            let measured = self.drive(measured, &mut theirs, |_, it, _| it.is_over())?;
+            let measured =
+                self.drive::<NUMBERED>(measured, &mut theirs, |_, it, _| it.is_over())?;
             let (noise, transfer) = (watch.end(), measured.meter.transfer());
             self.peer.done(Done {
                 messages: self.side.posted(),
                 ran: noise.ran,
                 transfer,
             })?;
-            let theirs = self.take_all(theirs)?;
+            let theirs = self.take_all::<NUMBERED>(theirs)?;
             recording.noise = Noise {
                 responder: responds(plan).then_some(theirs.ran),
                 ..noise
@@ -231,7 +242,7 @@ impl<E: End> Remote<'_, E> {
             let sides = [transfer, theirs.transfer].into_iter();
             recording.sides = sides.filter(|it| it.messages > 0).collect();
         } else {
-            let theirs = self.take_all(theirs)?;
+            let theirs = self.take_all::<NUMBERED>(theirs)?;
             recording.messages = theirs.messages;
             self.peer.done(Done {
                 messages: theirs.messages,
@@ -239,7 +250,7 @@ impl<E: End> Remote<'_, E> {
                 ..Done::default()
             })?;
         }
-        let has_arrived = if operation == Operation::Read {
+        let has_arrived = if operation.fetches() {
             sends
         } else {
             plan.args.both || !is_client
@@ -252,7 +263,7 @@ impl<E: End> Remote<'_, E> {
 
     /// Makes turns until `is_over`, which is also told whether `theirs` is known: what
     /// the other side has done, which it may say meanwhile.
-    fn drive(
+    fn drive<const NUMBERED: bool>(
         &mut self,
         mut sending: Sending,
         theirs: &mut Option<Done>,
@@ -265,7 +276,7 @@ impl<E: End> Remote<'_, E> {
             let ended = drive(
                 &mut (&mut *self.side, &mut sending),
                 &mut watchdog,
-                |(side, sending)| side.turn(sending),
+                |(side, sending)| side.turn::<NUMBERED>(sending),
                 |(side, sending)| is_over(side, sending, is_known),
             );
             // With one direction, only the server expects the other side's message.
@@ -282,10 +293,13 @@ impl<E: End> Remote<'_, E> {
 
     /// Takes the messages of the other side until all have arrived that it says it
     /// has sent. Returns what it has done.
-    fn take_all(&mut self, mut theirs: Option<Done>) -> Result<Done, Failure> {
+    fn take_all<const NUMBERED: bool>(
+        &mut self,
+        mut theirs: Option<Done>,
+    ) -> Result<Done, Failure> {
         if self.side.receives {
             let nothing = self.side.begin(0, self.plan.warmup_meter());
-            self.drive(nothing, &mut theirs, |_, _, is_known| is_known)?;
+            self.drive::<NUMBERED>(nothing, &mut theirs, |_, _, is_known| is_known)?;
         }
         let is_client = self.role == Role::Client;
         let theirs = match theirs {
@@ -297,7 +311,7 @@ impl<E: End> Remote<'_, E> {
             let nothing = self.side.begin(0, self.plan.warmup_meter());
             let sent = theirs.messages;
             let has_all = |side: &Side<E>, _: &Sending, _| side.taken() >= sent && side.is_idle();
-            self.drive(nothing, &mut Some(theirs), has_all)?;
+            self.drive::<NUMBERED>(nothing, &mut Some(theirs), has_all)?;
             if self.side.taken() > sent {
                 return Err(Failure::run(format!(
                     "{sent} messages were sent, but {} have arrived: the data path repeats messages",
@@ -315,5 +329,5 @@ impl<E: End> Remote<'_, E> {
 
 /// Returns whether a thread of the server takes part in the measurement.
 fn responds(plan: &Plan) -> bool {
-    plan.args.both || plan.common.setup.operation == Operation::Send
+    plan.args.both || plan.common.setup.operation.takes_receives()
 }

@@ -34,7 +34,7 @@ fn perftests_letters_keep_their_meaning() {
     assert_eq!(args.run.on.device.as_deref(), Some("mlx5_1"));
     assert_eq!(
         (args.run.on.ib_port, args.size, args.iterations()),
-        (2, 64, 5)
+        (2, Some(64), 5)
     );
     assert_eq!(
         (args.send_depth(), args.run.receive_depth(), inline(&args)),

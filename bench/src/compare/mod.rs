@@ -35,6 +35,12 @@ enum Program {
 
 impl Program {
     fn find(args: &CompareArgs) -> Result<Self, Failure> {
+        if args.operation.is_numbered() {
+            return Err(Failure::usage(format!(
+                "compare has no {}: it compares send, write and read",
+                args.operation.name()
+            )));
+        }
         match args.with {
             Other::Perftest => perftest::find(args.operation).map(Self::Perftest),
             Other::Ucx => Ucx::find(args.operation).map(Self::Ucx),

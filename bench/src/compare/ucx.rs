@@ -51,7 +51,7 @@ impl Ucx {
         let (test, layouts): (_, &[_]) = match operation {
             Operation::Send => ("am_lat", &["short", "bcopy", "zcopy"]),
             Operation::Write => ("put_lat", &["short", "bcopy", "zcopy"]),
-            Operation::Read => ("get", &["bcopy", "zcopy"]),
+            _ => ("get", &["bcopy", "zcopy"]),
         };
         let of = |transport| layouts.iter().map(move |layout| (transport, *layout));
         Ok(Self {

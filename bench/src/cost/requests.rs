@@ -13,6 +13,8 @@ use crate::ends::interface::{Connected, Shape};
 const MESSAGE: usize = 64;
 /// Bytes of a message that is too long for DAT to send inline.
 const LONGER: usize = 96;
+/// An RDMA write with immediate data.
+const IMMEDIATE: Op = Op::WriteImmediate(7);
 /// Bytes of an atomic operation.
 const ATOMIC: usize = 8;
 /// Offset of outgoing messages in the buffer.
@@ -44,8 +46,8 @@ pub(super) fn shape() -> Shape {
         received_completions: COMPLETIONS,
         inline: MESSAGE as u32,
         reads: 1,
-        posted: 0,
-        into: IN..IN + ROOM,
+        segments: 1,
+        into: Vec::new(),
         policy: None,
         timeout: Duration::from_secs(10),
         listen: ListenOn::All,
@@ -90,7 +92,7 @@ impl<E: End> Requests<E> {
             read: request(Op::Read, IN, Self::LONG),
             fetch_add: request(Op::Atomic(AtomicOp::FetchAdd(1)), IN, ATOMIC),
             compare_swap: request(Op::Atomic(compare_swap), IN, ATOMIC),
-            write_immediate: request(Op::WriteImmediate, OUT, ATOMIC),
+            write_immediate: request(IMMEDIATE, OUT, ATOMIC),
             theirs,
             end,
         }
@@ -169,11 +171,7 @@ impl<E: End> Requests<E> {
 
     /// Posts an RDMA write with immediate data. It is not measured.
     pub(super) fn write_immediate(&mut self, cookie: u64) -> bool {
-        let (op, local, request) = (
-            Op::WriteImmediate,
-            OUT..OUT + ATOMIC,
-            &mut self.write_immediate,
-        );
+        let (op, local, request) = (IMMEDIATE, OUT..OUT + ATOMIC, &mut self.write_immediate);
         self.end
             .post(op, local, request, cookie, Flags::SIGNALED)
             .is_ok()

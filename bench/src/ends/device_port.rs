@@ -9,7 +9,7 @@ use crate::options::{Api, Operation, RunArgs};
 use crate::report::DeviceFacts;
 use crate::select::Selected;
 
-use super::payload;
+use super::payload::Layout;
 use super::probe::Probe;
 
 /// What a run needs of the device.
@@ -45,14 +45,14 @@ impl DevicePort {
         }
         let sides = args.api.len() as u64 * if args.loopback { 2 } else { 1 };
         let ends = sides * u64::from(needs.endpoints);
-        let needed = ends * payload::bytes(largest) as u64;
+        let needed = ends * Layout { largest, slots: 1 }.bytes() as u64;
         if let Some(available) = host::available_memory().filter(|&bytes| bytes < needed) {
             return Err(Failure::environment(format!(
                 "messages of {largest} bytes need buffers of {needed} bytes in total, but {available} bytes of memory are available; give a smaller -s"
             )));
         }
         let limits = device.limits();
-        require_reads(&selected.name, limits, args.operation)?;
+        require_operation(&device, args.operation)?;
         let most_depth = most_depth(limits, args);
         for (option, depth) in [("-t", args.tx_depth), ("-r", args.rx_depth)] {
             if let Some(depth) = depth.filter(|&depth| depth > most_depth) {
@@ -133,15 +133,24 @@ fn most_depth(limits: &Limits, args: &RunArgs) -> u32 {
     }
 }
 
-/// Refuses RDMA reads on a device without them, where they would never complete.
-fn require_reads(device: &str, limits: &Limits, operation: Operation) -> Result<(), Failure> {
+/// Refuses an operation that the device does not have: it would be refused when it is posted, or
+/// never complete.
+fn require_operation(device: &Device, operation: Operation) -> Result<(), Failure> {
+    let (info, limits) = (device.info(), device.limits());
     let (served, issued) = (limits.reads_served, limits.reads_issued);
-    if operation != Operation::Read || (served > 0 && issued > 0) {
-        return Ok(());
-    }
+    let cause = match operation {
+        it if it.is_atomic() && !limits.atomics => "atomic operations".to_owned(),
+        Operation::WriteImm if info.transport == Transport::Iwarp => {
+            "immediate data: iWARP has none".to_owned()
+        }
+        it if it.fetches() && (served == 0 || issued == 0) => {
+            format!("RDMA reads (max_qp_rd_atom = {served}, max_qp_init_rd_atom = {issued})")
+        }
+        _ => return Ok(()),
+    };
     Err(Failure::usage(format!(
-        "{device} has no RDMA reads (max_qp_rd_atom = {served}, max_qp_init_rd_atom = {issued}); \
-         measure -o send or -o write"
+        "{} has no {cause}; measure -o send or -o write",
+        info.name
     )))
 }
 

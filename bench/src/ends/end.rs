@@ -18,6 +18,8 @@ use dat_engine::{AtomicOp, Completion, DataInOrder, PostError};
 pub(crate) const LONGEST_LIST: usize = 64;
 /// Requests of a list that [`End::prepare_lists`] prepares.
 pub(crate) const LIST: usize = 32;
+/// The most segments of a request ([`End::post_of`]).
+pub(crate) const MOST_SEGMENTS: usize = 16;
 /// Most completions of [`End::poll_batch`].
 pub(crate) const BATCH: usize = 16;
 
@@ -28,8 +30,8 @@ pub(crate) enum Op {
     Write,
     Read,
     Atomic(AtomicOp),
-    /// An RDMA write with immediate data.
-    WriteImmediate,
+    /// An RDMA write with this immediate data.
+    WriteImmediate(u32),
 }
 
 /// How a request is posted.
@@ -66,6 +68,8 @@ pub(crate) struct Done {
     pub(crate) cookie: u64,
     /// Bytes.
     pub(crate) length: u64,
+    /// The immediate data of a receive; 0 if the API's polls do not return them.
+    pub(crate) immediate: u32,
     /// The endpoint that the API names in a completion; 0 if it does not.
     pub(crate) endpoint: u64,
     /// Events behind it, if a wait has counted them.
@@ -76,7 +80,6 @@ pub(crate) struct Done {
 pub(crate) type Polled = Option<Result<Done, Fault>>;
 
 /// One end of a connection. It takes receives from its own queue or from a shared one.
-/// Requests have one segment.
 pub(crate) trait End: Sized {
     /// Whether one call can post several requests.
     const LISTS: bool = false;
@@ -104,13 +107,24 @@ pub(crate) trait End: Sized {
     /// Returns the registered memory for requests of the other side.
     fn exposed_buffer(&self) -> RemoteSegment;
 
-    /// Prepares a request for these bytes of the memory and of the other side's.
-    fn request(&self, op: Op, local: Range<usize>, remote: RemoteSegment) -> Self::Request;
+    /// Prepares a request for these pieces of the memory, and for bytes of the other side's.
+    fn request_of(&self, op: Op, local: &[Range<usize>], remote: RemoteSegment) -> Self::Request;
 
-    /// Prepares a receive into these bytes of the memory.
-    fn receive(&self, into: Range<usize>) -> Self::Receive;
+    /// Prepares a receive into these pieces of the memory.
+    fn receive_of(&self, into: &[Range<usize>]) -> Self::Receive;
 
-    /// Posts a request. `op` and `local` are those that it was prepared with.
+    /// Prepares a request of one segment.
+    fn request(&self, op: Op, local: Range<usize>, remote: RemoteSegment) -> Self::Request {
+        self.request_of(op, core::slice::from_ref(&local), remote)
+    }
+
+    /// Prepares a receive of one segment.
+    fn receive(&self, into: Range<usize>) -> Self::Receive {
+        self.receive_of(core::slice::from_ref(&into))
+    }
+
+    /// Posts a request of one segment. `op` and `local` are those that it was prepared with,
+    /// except for the values in `op`.
     fn post(
         &mut self,
         op: Op,
@@ -120,7 +134,29 @@ pub(crate) trait End: Sized {
         flags: Flags,
     ) -> Result<(), Fault>;
 
-    /// Posts a receive. `into` are the bytes that it was prepared with.
+    /// Posts a request of one segment or more, as [`Self::post`] does.
+    #[inline(always)]
+    fn post_of(
+        &mut self,
+        op: Op,
+        local: &[Range<usize>],
+        request: &mut Self::Request,
+        flags: Flags,
+    ) -> Result<(), Fault> {
+        self.post(op, local[0].clone(), request, 0, flags)
+    }
+
+    /// Posts a receive of one segment or more, as [`Self::post_receive`] does.
+    #[inline(always)]
+    fn post_receive_of(
+        &mut self,
+        into: &[Range<usize>],
+        receive: &mut Self::Receive,
+    ) -> Result<(), Fault> {
+        self.post_receive(into[0].clone(), receive, 0)
+    }
+
+    /// Posts a receive of one segment. `into` are the bytes that it was prepared with.
     fn post_receive(
         &mut self,
         into: Range<usize>,
@@ -177,8 +213,8 @@ pub(crate) trait End: Sized {
         }
     }
 
-    /// Polls one completion, which may be that of an extension: of a request of any kind, or
-    /// of a receive with immediate data.
+    /// Polls one completion, which may be that of an extension of uDAPL 2.0: of a request of any
+    /// kind, or of a receive with immediate data.
     #[inline(always)]
     fn poll_extended(&mut self, queue: Queue) -> Polled {
         self.poll(queue)

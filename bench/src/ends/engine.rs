@@ -101,6 +101,8 @@ impl Engine {
             srq: srq.as_ref().map(SharedReceiveQueue::handle),
             send_depth: shape.sends,
             recv_depth: shape.receives,
+            send_segments: shape.segments.unsigned_abs(),
+            recv_segments: shape.segments.unsigned_abs(),
             inline_bytes: shape.inline,
             exclusive_register: self.single_threaded,
             thread_mode: match self.single_threaded {

@@ -34,9 +34,10 @@ pub(crate) struct Shape {
     pub(crate) inline: u32,
     /// The most RDMA reads in flight of a DAT endpoint; the engine has 16.
     pub(crate) reads: i32,
-    /// Receives that are posted before the end is connected, and into which bytes.
-    pub(crate) posted: u32,
-    pub(crate) into: Range<usize>,
+    /// The most segments of a request.
+    pub(crate) segments: i32,
+    /// The pieces of memory of the receives that are posted before the end is connected.
+    pub(crate) into: Vec<Vec<Range<usize>>>,
     /// How waits for receives wait, if not as `DAT_WAIT` says; for DAT's Rust types only.
     pub(crate) policy: Option<WaitPolicy>,
     /// Timeout for the other side.
@@ -48,11 +49,10 @@ pub(crate) struct Shape {
 impl Shape {
     /// Posts the receives that are there before the end is connected.
     pub(super) fn post_receives<E: End>(&self, end: &mut E) -> Result<(), Failure> {
-        let mut receive = end.receive(self.into.clone());
-        for _ in 0..self.posted {
-            end.post_receive(self.into.clone(), &mut receive, 0)?;
-        }
-        Ok(())
+        self.into.iter().try_for_each(|pieces| {
+            let mut receive = end.receive_of(pieces);
+            Ok(end.post_receive_of(pieces, &mut receive)?)
+        })
     }
 }
 

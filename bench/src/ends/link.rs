@@ -6,10 +6,12 @@ use std::time::Duration;
 use dat_api::safe::RemoteSegment;
 use dat_engine::DataInOrder;
 
-use super::end::{End, Fault, Flags, Op, Queue};
+use super::end::{Done, End, Fault, Flags, Op, Queue};
 use super::interface::Connected;
+use super::numbered::{Numbered, op};
 use super::payload::{self, Payload};
 use super::setup::Setup;
+use super::watchdog::Stop;
 use crate::failure::Failure;
 use crate::options::Operation;
 
@@ -17,8 +19,8 @@ use crate::options::Operation;
 /// Much longer than a message takes, and short for a user.
 const WAIT_SLICE: Duration = Duration::from_millis(50);
 
-/// A completion: its length in bytes, or why the request failed.
-pub(crate) type CompletionResult = Result<u32, Fault>;
+/// A completion, or why the request failed.
+pub(crate) type CompletionResult = Result<Done, Fault>;
 
 /// One end of the connection, set to one operation and size.
 pub(crate) struct Link<E: End> {
@@ -37,8 +39,12 @@ pub(crate) struct Link<E: End> {
     request: E::Request,
     receive: E::Receive,
     grant: E::Request,
+    segments: u32,
+    numbered: Numbered<E>,
 }
 
+/// An end with its messages. Those that differ from each other ([`Numbered`]) have methods with
+/// `NUMBERED`, so that the others cost what they cost.
 impl<E: End> Link<E> {
     /// Prepares the messages of a connected end.
     pub(crate) fn new(connected: Connected<E>, setup: &Setup) -> Result<Self, Failure> {
@@ -47,23 +53,19 @@ impl<E: End> Link<E> {
             theirs,
             numbers: [ours, others],
         } = connected;
-        let largest = setup.largest;
+        let largest = setup.layout.largest;
         // SAFETY: the memory has that length (`Setup::shape`) and lives as long as `end`, and
         // ends form no references to it.
-        let mut payload = unsafe { Payload::new(end.memory(), setup.operation, largest) };
+        let mut payload = unsafe { Payload::new(end.memory(), setup.operation, setup.layout) };
         payload.require_length(theirs.length)?;
         payload.set_side_numbers(ours, others);
-        let local = local(&payload, largest);
-        let op = match setup.operation {
-            Operation::Send => Op::Send,
-            Operation::Write => Op::Write,
-            Operation::Read => Op::Read,
-        };
+        let (local, op) = (payload.local(0), op(setup.operation, 1));
+        let numbered = Numbered::new(setup.operation, setup.checks, setup.receives);
         Ok(Self {
             request: end.request(
                 op,
                 local.clone(),
-                part(theirs, payload.remote_offset(), largest),
+                part(theirs, payload.remote_offset(0), largest),
             ),
             receive: end.receive(payload.incoming()),
             grant: end.request(
@@ -79,6 +81,8 @@ impl<E: End> Link<E> {
             inline: false,
             theirs,
             payload,
+            segments: setup.segments,
+            numbered,
             end,
         })
     }
@@ -88,16 +92,49 @@ impl<E: End> Link<E> {
     /// message may be in flight.
     pub(crate) fn prepare(&mut self, size: u32) {
         self.payload.prepare(size);
-        self.local = local(&self.payload, size);
-        let remote = part(self.theirs, self.payload.remote_offset(), size);
-        self.request = self.end.request(self.op, self.local.clone(), remote);
-        self.inline = self.operation != Operation::Read && size <= self.largest_inline;
+        self.local = self.payload.local(0);
+        let (theirs, end) = (self.theirs, &self.end);
+        let remote = |offset| part(theirs, offset, size);
+        let first = remote(self.payload.remote_offset(0));
+        self.request = end.request(self.op, self.local.clone(), first);
+        self.inline = !self.operation.fetches() && size <= self.largest_inline;
+        self.numbered
+            .prepare(end, &self.payload, self.segments, remote);
+    }
+
+    /// Prepares the memory for a numbered message that is checked. The message before it in its
+    /// slot must have been checked.
+    #[inline(always)]
+    pub(crate) fn fill(&mut self, number: u64) {
+        self.numbered.fill(&mut self.payload, number);
+    }
+
+    /// Compares the bytes of a numbered message that has arrived, in the order of arrival.
+    #[inline(always)]
+    pub(crate) fn check(&mut self, number: u64) -> Result<(), Stop> {
+        self.numbered.check(&self.payload, number)
+    }
+
+    /// Compares what the completion of a receive says of a numbered message.
+    #[inline(always)]
+    pub(crate) fn check_received(&self, number: u64, done: &Done) -> Result<(), Stop> {
+        self.numbered.check_received(number, done)
+    }
+
+    /// Returns whether numbered messages are to be checked.
+    #[inline(always)]
+    pub(crate) fn checks(&self) -> bool {
+        self.numbered.checks()
     }
 
     /// Compares the received bytes with those that the other side sent. No message
     /// may be in flight.
     pub(crate) fn verify(&self) -> Result<(), Failure> {
-        self.payload.verify()
+        match self.checks() {
+            // Each of them has been compared.
+            true => Ok(()),
+            false => self.payload.verify(),
+        }
     }
 
     pub(crate) fn data_in_order(&self) -> DataInOrder {
@@ -106,18 +143,28 @@ impl<E: End> Link<E> {
 
     /// Posts a receive for a message of any size of this run.
     #[inline(always)]
-    pub(crate) fn post_receive(&mut self) -> Result<(), Fault> {
+    pub(crate) fn post_receive<const NUMBERED: bool>(&mut self) -> Result<(), Fault> {
+        if NUMBERED {
+            return self.numbered.post_receive(&mut self.end);
+        }
         let into = self.payload.incoming();
         self.end.post_receive(into, &mut self.receive, 0)
     }
 
-    /// Posts the operation of this run.
+    /// Posts the operation of this run. The number is that of a numbered message.
     #[inline(always)]
-    pub(crate) fn post(&mut self, signaled: bool) -> Result<(), Fault> {
+    pub(crate) fn post<const NUMBERED: bool>(
+        &mut self,
+        number: u64,
+        signaled: bool,
+    ) -> Result<(), Fault> {
         let flags = Flags {
             signaled,
             inline: self.inline,
         };
+        if NUMBERED {
+            return self.numbered.post(&mut self.end, number, flags);
+        }
         let local = self.local.clone();
         self.end.post(self.op, local, &mut self.request, 0, flags)
     }
@@ -177,7 +224,7 @@ impl<E: End> Link<E> {
 
     #[inline(always)]
     fn poll(&mut self, queue: Queue) -> Option<CompletionResult> {
-        Some(self.end.poll(queue)?.map(|done| done.length as u32))
+        self.end.poll(queue)
     }
 
     #[inline(always)]
@@ -185,27 +232,30 @@ impl<E: End> Link<E> {
         if !E::WAITS || !self.waits {
             return self.poll(queue);
         }
-        let done = self.end.wait(queue, 1, Some(WAIT_SLICE))?;
-        Some(done.map(|done| done.length as u32))
+        self.end.wait(queue, 1, Some(WAIT_SLICE))
     }
 
-    /// Stores a sequence number in the last byte of the next write.
+    /// Stores a sequence number in the last byte of a write: the low byte of its number.
     #[inline(always)]
-    pub(crate) fn write_sequence(&mut self, sequence: u8) {
-        self.payload.write_sequence(sequence);
+    pub(crate) fn write_sequence<const NUMBERED: bool>(&mut self, number: u64) {
+        let slot = self.slot::<NUMBERED>(number);
+        self.payload.write_sequence(slot, number as u8);
     }
 
-    /// Returns the last byte of the memory that the other side writes.
+    /// Returns whether the last byte that the other side writes is that of this message.
     #[inline(always)]
-    pub(crate) fn read_sequence(&self) -> u8 {
-        self.payload.read_sequence()
+    pub(crate) fn has_sequence<const NUMBERED: bool>(&self, number: u64) -> bool {
+        let slot = self.slot::<NUMBERED>(number);
+        self.payload.read_sequence(slot) == number as u8
     }
-}
 
-/// Returns the local bytes of a request of this size.
-fn local(payload: &Payload, size: u32) -> Range<usize> {
-    let start = payload.local_offset();
-    start..start + size as usize
+    #[inline(always)]
+    fn slot<const NUMBERED: bool>(&self, number: u64) -> usize {
+        match NUMBERED {
+            true => self.payload.layout().slot(number),
+            false => 0,
+        }
+    }
 }
 
 /// Returns a part of the other side's buffer.

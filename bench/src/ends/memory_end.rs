@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use dat_api::safe::RemoteSegment;
 use dat_engine::cm::ListenOn;
-use dat_engine::{Completion, PostError, Status};
+use dat_engine::{AtomicOp, Completion, PostError, Status};
 
 use super::end::{Done, End, Fault, Flags, Op, Polled, Queue};
 use super::interface::Connected;
 use super::link::Link;
+use super::payload::Layout;
 use super::setup::Setup;
 use crate::options::Operation;
 
@@ -25,7 +26,7 @@ pub(crate) const SIZE: u32 = 64;
 /// The queues of one end.
 #[derive(Default)]
 struct Queues {
-    receives: u32,
+    receives: VecDeque<Vec<Range<usize>>>,
     /// Requests in the send queue.
     in_queue: u32,
     /// Requests since the last signalled one.
@@ -47,6 +48,9 @@ pub(crate) struct MemoryEnd {
     other: Rc<RefCell<Queues>>,
     /// Leaked, because both ends access it.
     memory: NonNull<[CacheLine]>,
+    other_memory: *mut u8,
+    /// Where grants are.
+    grants: usize,
     depth: u32,
     /// The number of the post that fails, and how.
     pub(crate) breaks: Option<(u64, Break)>,
@@ -63,13 +67,25 @@ pub(crate) enum Break {
     Short,
     /// It is lost without a completion.
     Lost,
+    /// The byte at this offset arrives changed.
+    Corrupt(usize),
+    /// Nothing arrives, and it completes: the bytes of an older message stay.
+    Stale,
+    /// The immediate data, or the value that is fetched, is that of the message before.
+    Repeated,
 }
 
-/// Returns two connected links, with send queues of this depth and one posted receive.
-pub(crate) fn memory_pair(operation: Operation, depth: u32) -> (MemoryLink, MemoryLink) {
-    let setup = Setup {
+/// Returns the properties of two links with send queues of this depth and one posted receive.
+pub(crate) fn setup(operation: Operation, depth: u32) -> Setup {
+    let in_flight = if operation.is_atomic() { depth } else { 0 };
+    Setup {
         operation,
-        largest: SIZE,
+        layout: Layout {
+            largest: size(operation),
+            slots: (in_flight + 1).next_power_of_two(),
+        },
+        checks: false,
+        segments: 1,
         tx_depth: depth,
         receives: 1,
         inline: 0,
@@ -78,29 +94,44 @@ pub(crate) fn memory_pair(operation: Operation, depth: u32) -> (MemoryLink, Memo
         timeout: Duration::ZERO,
         listen: ListenOn::All,
         waits: false,
-    };
+    }
+}
+
+/// Returns the bytes of a message.
+pub(crate) fn size(operation: Operation) -> u32 {
+    if operation.is_atomic() { 8 } else { SIZE }
+}
+
+/// Returns two connected links.
+pub(crate) fn pair_of(setup: &Setup) -> (MemoryLink, MemoryLink) {
     let lines = setup.shape().bytes / size_of::<CacheLine>();
     let queues = [0, 1].map(|_| Rc::<RefCell<Queues>>::default());
+    let memory = || Vec::leak(vec![CacheLine([0; 64]); lines]);
+    let memories = [0, 1].map(|_| NonNull::from(memory()));
     let ends = [0, 1].map(|at| MemoryEnd {
         mine: Rc::clone(&queues[at]),
         other: Rc::clone(&queues[1 - at]),
-        memory: NonNull::from(Box::leak(
-            vec![CacheLine([0; 64]); lines].into_boxed_slice(),
-        )),
-        depth,
+        memory: memories[at],
+        other_memory: memories[1 - at].cast::<u8>().as_ptr(),
+        // The last two lines.
+        grants: (lines - 2) * size_of::<CacheLine>(),
+        depth: setup.tx_depth,
         breaks: None,
     });
     let buffers = [&ends[0], &ends[1]].map(End::exposed_buffer);
     let [one, two] = ends;
-    let link = |end, theirs, numbers| {
+    let link = |end: MemoryEnd, theirs, numbers| {
         let connected = Connected {
             end,
             theirs,
             numbers,
         };
-        let mut link = Link::new(connected, &setup).expect("the buffers have the same length");
-        link.prepare(SIZE);
-        link.post_receive().expect("there is always room");
+        let mut link = Link::new(connected, setup).expect("the buffers have the same length");
+        link.prepare(size(setup.operation));
+        for pieces in setup.shape().into {
+            let posted = link.end.post_receive_of(&pieces, &mut ());
+            posted.expect("there is always room");
+        }
         link
     };
     (link(one, buffers[1], [1, 2]), link(two, buffers[0], [2, 1]))
@@ -114,10 +145,11 @@ pub(crate) fn failed(status: Status) -> Fault {
     })
 }
 
-fn done(length: u32) -> Result<Done, Fault> {
+fn done(length: u32, immediate: u32) -> Result<Done, Fault> {
     Ok(Done {
         cookie: 0,
         length: length.into(),
+        immediate,
         endpoint: 0,
         more: 0,
     })
@@ -139,11 +171,32 @@ impl Queues {
         self.sent.push_back((done, requests));
     }
 
-    /// Takes a receive.
-    fn deliver(&mut self, length: u32) {
-        assert!(self.receives > 0, "the message has no posted receive");
-        self.receives -= 1;
-        self.received.push_back(done(length));
+    /// Takes a receive, and returns its pieces.
+    fn deliver(&mut self, length: u32, immediate: u32) -> Vec<Range<usize>> {
+        let receive = self.receives.pop_front();
+        self.received.push_back(done(length, immediate));
+        receive.expect("the message has a posted receive")
+    }
+}
+
+impl MemoryEnd {
+    fn at(&self, offset: usize) -> *mut u8 {
+        self.memory.cast::<u8>().as_ptr().wrapping_add(offset)
+    }
+
+    /// Copies bytes from these addresses to those, one after the other, and changes the byte at
+    /// an offset.
+    fn copy(
+        from: impl Iterator<Item = *mut u8>,
+        to: impl Iterator<Item = *mut u8>,
+        corrupt: Option<usize>,
+    ) {
+        for (at, (from, to)) in from.zip(to).enumerate() {
+            let change = u8::from(corrupt == Some(at)) << 7;
+            // SAFETY: both are within the buffers of the pair, which are never freed, and to
+            // which there are no references.
+            unsafe { to.write(from.read() ^ change) };
+        }
     }
 }
 
@@ -163,11 +216,11 @@ impl End for MemoryEnd {
         }
     }
 
-    fn request(&self, _: Op, _: Range<usize>, remote: RemoteSegment) -> RemoteSegment {
+    fn request_of(&self, _: Op, _: &[Range<usize>], remote: RemoteSegment) -> RemoteSegment {
         remote
     }
 
-    fn receive(&self, _: Range<usize>) {}
+    fn receive_of(&self, _: &[Range<usize>]) {}
 
     fn post(
         &mut self,
@@ -177,12 +230,23 @@ impl End for MemoryEnd {
         _: u64,
         flags: Flags,
     ) -> Result<(), Fault> {
+        self.post_of(op, core::slice::from_ref(&local), remote, flags)
+    }
+
+    fn post_of(
+        &mut self,
+        op: Op,
+        local: &[Range<usize>],
+        remote: &mut RemoteSegment,
+        flags: Flags,
+    ) -> Result<(), Fault> {
         let (mut mine, mut other) = (self.mine.borrow_mut(), self.other.borrow_mut());
         mine.enqueue(self.depth)?;
-        let is_grant = local.len() == super::payload::GRANT;
+        let is_grant = local[0].start >= self.grants;
         mine.posts += u64::from(!is_grant);
         let here = self.breaks.filter(|&(at, _)| at == mine.posts && !is_grant);
-        let mut length = local.len() as u32;
+        let mut length = local.iter().map(|it| it.len() as u32).sum();
+        let (mut corrupt, mut is_stale, mut before) = (None, false, 0);
         match here.map(|(_, how)| how) {
             Some(Break::Status(status)) => {
                 // Errors are reported for unsignalled requests too.
@@ -195,26 +259,64 @@ impl End for MemoryEnd {
                 mine.is_broken = true;
                 return Ok(());
             }
+            Some(Break::Corrupt(at)) => corrupt = Some(at),
+            Some(Break::Stale) => is_stale = true,
+            Some(Break::Repeated) => before = 1,
             None => {}
         }
+        let bytes = |pieces: &[Range<usize>], start: *mut u8| {
+            let all: Vec<usize> = pieces.iter().cloned().flatten().collect();
+            all.into_iter().map(move |at| start.wrapping_add(at))
+        };
+        let start = core::ptr::with_exposed_provenance_mut::<u8>(remote.address as usize);
+        let mine_bytes = bytes(local, self.at(0));
+        let remote_bytes = (0..remote.length as usize).map(|at| start.wrapping_add(at));
         match op {
-            Op::Send => other.deliver(length),
-            Op::Write => {
-                let from = self.memory().as_ptr().wrapping_add(local.start);
-                let to = core::ptr::with_exposed_provenance_mut(remote.address as usize);
-                // SAFETY: both are within the buffers of the pair, which are never freed.
-                unsafe { core::ptr::copy_nonoverlapping(from, to, local.len()) };
+            Op::Send => {
+                let into = bytes(&other.deliver(length, 0), self.other_memory);
+                if !is_stale {
+                    Self::copy(mine_bytes, into, corrupt);
+                }
             }
-            _ => {}
+            Op::Write | Op::WriteImmediate(_) => {
+                if let Op::WriteImmediate(immediate) = op {
+                    other.deliver(length, immediate - before);
+                }
+                if !is_stale {
+                    Self::copy(mine_bytes, remote_bytes, corrupt);
+                }
+            }
+            Op::Read if is_stale => {}
+            Op::Read => Self::copy(remote_bytes, mine_bytes, corrupt),
+            Op::Atomic(op) => {
+                let (local, target) = (self.at(local[0].start).cast::<u64>(), start.cast::<u64>());
+                // SAFETY: as in `copy`; both are multiples of a cache line.
+                unsafe {
+                    let old = target.read();
+                    local.write(old - u64::from(before));
+                    match op {
+                        AtomicOp::FetchAdd(add) => target.write(old + add),
+                        AtomicOp::CompareSwap { compare, swap } if old == compare => {
+                            target.write(swap);
+                        }
+                        AtomicOp::CompareSwap { .. } => {}
+                    }
+                }
+            }
         }
         if flags.signaled {
-            mine.complete(done(if op == Op::Read { length } else { 0 }));
+            let fetches = matches!(op, Op::Read | Op::Atomic(_));
+            mine.complete(done(if fetches { length } else { 0 }, 0));
         }
         Ok(())
     }
 
-    fn post_receive(&mut self, _: Range<usize>, (): &mut (), _: u64) -> Result<(), Fault> {
-        self.mine.borrow_mut().receives += 1;
+    fn post_receive(&mut self, into: Range<usize>, (): &mut (), _: u64) -> Result<(), Fault> {
+        self.post_receive_of(core::slice::from_ref(&into), &mut ())
+    }
+
+    fn post_receive_of(&mut self, into: &[Range<usize>], (): &mut ()) -> Result<(), Fault> {
+        self.mine.borrow_mut().receives.push_back(into.to_vec());
         Ok(())
     }
 
@@ -224,9 +326,9 @@ impl End for MemoryEnd {
         if mine.is_broken {
             return Ok(());
         }
-        other.deliver(0);
+        other.deliver(0, 0);
         if signaled {
-            mine.complete(done(0));
+            mine.complete(done(0, 0));
         }
         Ok(())
     }

@@ -6,6 +6,7 @@
 //! | `memory_end` | an end in memory, for tests of the loops |
 //! | `link` | an end with its messages: what the loops of `lat` and `bw` post and poll |
 //! | `setup` | what all ends of a run have in common |
+//! | `numbered` | messages with slots, values or pieces of their own |
 //! | `engine`, `rust`, `udapl`, `libmlx5` | the APIs and their ends |
 //! | `device_port` | the device and port of a run |
 //! | `dat` | connecting by private data: DAT's connections and rdma_cm's |
@@ -13,6 +14,7 @@
 //! | `watchdog` | why a loop stops early; timeouts |
 //! | `end` | trait of the ends: posting and polling |
 //! | `payload` | the memory of messages |
+//! | `pattern` | the bytes of a message |
 //! | `probe` | what a queue pair of the device says, for APIs that cannot ask |
 
 mod dat;
@@ -24,7 +26,9 @@ pub(crate) mod libmlx5;
 mod link;
 #[cfg(test)]
 pub(crate) mod memory_end;
-mod payload;
+mod numbered;
+mod pattern;
+pub(crate) mod payload;
 mod probe;
 pub(crate) mod rust;
 mod setup;

@@ -6,9 +6,11 @@
 //! ```
 //!
 //! The outgoing half holds what this side sends or writes, and what the other
-//! side reads. The incoming half holds what is received, read, or written by
-//! the other side. The other side has the same layout, since both have the same
-//! largest size.
+//! side reads or changes by atomic operations. The incoming half holds what is
+//! received, fetched, or written by the other side. Each half is an array of
+//! *slots* for one message each: one slot if all messages are the same, else the
+//! slot of a message is its number modulo their number, a power of two. The other
+//! side has the same layout, since both have the same largest size and slots.
 //!
 //! A *grant* is the number of messages that a side has received, which it writes
 //! into the other side's memory, so that the other side knows how many receives
@@ -19,41 +21,64 @@
 use core::ops::Range;
 use core::ptr::NonNull;
 
+use super::pattern::{Mismatch, Pattern};
 use crate::failure::Failure;
 use crate::options::Operation;
 
-/// Areas are aligned to cache lines.
+/// Slots are aligned to cache lines.
 const ALIGNMENT: usize = 64;
-/// Bytes that are filled or compared at a time.
-const CHUNK: usize = 4096;
+
+/// Where messages are in a buffer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    /// The largest message, bytes.
+    pub(crate) largest: u32,
+    /// Slots of each half, a power of two.
+    pub(crate) slots: u32,
+}
+
+impl Layout {
+    /// Returns the bytes from a slot to the next.
+    fn stride(self) -> usize {
+        (self.largest as usize).next_multiple_of(ALIGNMENT)
+    }
+
+    /// Returns the bytes of one half.
+    #[inline(always)]
+    fn area(self) -> usize {
+        self.stride() * self.slots as usize
+    }
+
+    /// Returns the bytes of a whole buffer.
+    pub(crate) fn bytes(self) -> usize {
+        2 * self.area() + 2 * ALIGNMENT
+    }
+
+    /// Returns the offset of a message's slot in its half.
+    #[inline(always)]
+    pub(super) fn slot(self, number: u64) -> usize {
+        self.stride() * (number & u64::from(self.slots - 1)) as usize
+    }
+
+    /// Returns where messages of any size are received.
+    #[inline(always)]
+    pub(crate) fn incoming(self, number: u64) -> Range<usize> {
+        let start = self.area() + self.slot(number);
+        start..start + self.largest as usize
+    }
+}
 
 /// One side's buffer, which its owner has registered.
 pub(crate) struct Payload {
     base: NonNull<u8>,
     operation: Operation,
+    layout: Layout,
     /// Bytes of one half.
     area: usize,
-    largest: u32,
     size: u32,
     /// Numbers from which the two sides' patterns are computed.
     ours: u32,
     theirs: u32,
-}
-
-/// Returns the bytes of one half of a buffer for messages up to this size.
-fn area(largest: u32) -> usize {
-    (largest as usize).next_multiple_of(ALIGNMENT)
-}
-
-/// Returns the bytes of a whole buffer for messages up to this size.
-pub(crate) fn bytes(largest: u32) -> usize {
-    2 * area(largest) + 2 * ALIGNMENT
-}
-
-/// Returns where messages are received, in a buffer for messages up to this size.
-#[inline(always)]
-pub(crate) fn incoming(largest: u32) -> Range<usize> {
-    area(largest)..area(largest) + largest as usize
 }
 
 /// Bytes of a grant.
@@ -66,15 +91,15 @@ fn encode_grant(received: u32) -> [u8; GRANT] {
 
 impl Payload {
     /// # Safety
-    /// `base` is a multiple of a cache line and points to `bytes(largest)` bytes that
+    /// `base` is a multiple of a cache line and points to `layout.bytes()` bytes that
     /// are readable and writable as long as this value lives, and there are no references to them.
-    pub(crate) unsafe fn new(base: NonNull<u8>, operation: Operation, largest: u32) -> Self {
+    pub(crate) unsafe fn new(base: NonNull<u8>, operation: Operation, layout: Layout) -> Self {
         Self {
             base,
             operation,
-            area: area(largest),
-            largest,
-            size: largest,
+            area: layout.area(),
+            layout,
+            size: layout.largest,
             ours: 0,
             theirs: 0,
         }
@@ -86,31 +111,34 @@ impl Payload {
         (self.ours, self.theirs) = (ours, theirs);
     }
 
-    /// Returns the offset of the local bytes of this side's requests.
-    pub(crate) fn local_offset(&self) -> usize {
-        match self.operation {
-            Operation::Send | Operation::Write => 0,
-            Operation::Read => self.area,
-        }
+    pub(crate) fn layout(&self) -> Layout {
+        self.layout
     }
 
-    /// Returns the offset of their remote bytes in the other side's buffer.
-    pub(crate) fn remote_offset(&self) -> usize {
+    /// Returns the local bytes of this side's request of this number.
+    pub(crate) fn local(&self, number: u64) -> Range<usize> {
+        let half = match self.operation.fetches() {
+            false => 0,
+            true => self.area,
+        };
+        let start = half + self.layout.slot(number);
+        start..start + self.size as usize
+    }
+
+    /// Returns the offset of its remote bytes in the other side's buffer. All atomic operations
+    /// change the same bytes.
+    pub(crate) fn remote_offset(&self, number: u64) -> usize {
         match self.operation {
-            Operation::Send | Operation::Write => self.area,
-            Operation::Read => 0,
+            it if it.is_atomic() => 0,
+            Operation::Read => self.layout.slot(number),
+            _ => self.area + self.layout.slot(number),
         }
     }
 
     /// Returns where messages are received.
     #[inline(always)]
     pub(crate) fn incoming(&self) -> Range<usize> {
-        incoming(self.largest)
-    }
-
-    /// Returns the bytes of the whole buffer.
-    pub(crate) fn bytes(&self) -> usize {
-        bytes(self.largest)
+        self.layout.incoming(0)
     }
 
     /// Returns the offset of the grant that the other side writes, in each side's
@@ -145,80 +173,118 @@ impl Payload {
 
     /// Refuses the other side's buffer if it is shorter than this one.
     pub(crate) fn require_length(&self, theirs: u64) -> Result<(), Failure> {
-        if theirs >= self.bytes() as u64 {
+        let needed = self.layout.bytes();
+        if theirs >= needed as u64 {
             return Ok(());
         }
         Err(Failure::run(format!(
-            "the other side's buffer has {theirs} bytes, but {} are needed; give both sides the same -s or -a",
-            self.bytes()
+            "the other side's buffer has {theirs} bytes, but {needed} are needed; give both sides the same -s or -a"
         )))
     }
 
-    /// Fills the outgoing half and clears the incoming half.
+    /// Fills the outgoing half, each slot with the pattern of the message of its number, and
+    /// clears the incoming half. Only the slots of messages of this size are accessed.
     pub(crate) fn prepare(&mut self, size: u32) {
         assert!(
-            (1..=self.largest).contains(&size),
+            (1..=self.layout.largest).contains(&size),
             "no size is above the largest"
         );
         self.size = size;
-        // Clears all of the incoming half, so that no older message passes for a new one.
-        for (start, length) in chunks(self.largest) {
-            self.write(self.area + start, &[0; CHUNK][..length]);
-        }
         let none = encode_grant(0);
         self.write(self.their_grant(), &none);
         self.write(self.our_grant().start, &none);
-        let ours = self.ours;
-        for (start, length) in chunks(size) {
-            self.write(start, &pattern(ours, start)[..length]);
+        for slot in 0..u64::from(self.layout.slots) {
+            // Of the largest message, so that no older message passes for a new one.
+            self.clear(slot, self.layout.largest);
+            self.fill(slot);
+        }
+        if self.operation.is_atomic() {
+            self.write(0, &[0; 8]);
         }
     }
 
-    /// Compares the incoming half with the other side's pattern.
-    pub(crate) fn verify(&self) -> Result<(), Failure> {
-        // The last byte of a write is its sequence number.
-        let fixed = match self.operation {
-            Operation::Write => self.size - 1,
-            Operation::Send | Operation::Read => self.size,
+    /// Fills the outgoing slot of a message with its pattern. The message before it in the slot
+    /// must have arrived.
+    pub(super) fn fill(&mut self, number: u64) {
+        let pattern = Pattern::new(self.ours, number);
+        let to = self.words(self.layout.slot(number));
+        for word in 0..words(self.size) {
+            // SAFETY: within the slot, whose stride is a multiple of words. No request accesses it.
+            unsafe { to.add(word).write(pattern.word(word)) };
+        }
+    }
+
+    /// Clears the incoming slot of a message of this size. No request may access it.
+    fn clear(&mut self, number: u64, size: u32) {
+        // Atomic operations fetch 0, too.
+        let word = if self.operation.is_atomic() {
+            u64::MAX
+        } else {
+            0
         };
-        for (start, length) in chunks(fixed) {
-            let mut received = [0u8; CHUNK];
-            let from = self.pointer(self.area + start);
-            // SAFETY: chunks of a message are within the half (`prepare`), no
-            // message is in flight, and the target is a local array.
-            unsafe { core::ptr::copy_nonoverlapping(from, received.as_mut_ptr(), length) };
-            let expected = pattern(self.theirs, start);
-            let differs = received
-                .iter()
-                .zip(&expected)
-                .take(length)
-                .position(|(a, b)| a != b);
-            if let Some(at) = differs {
-                return Err(Failure::run(format!(
-                    "byte {} of a message of {} bytes is 0x{:02x}, but 0x{:02x} was sent: the data path corrupts data",
-                    start + at,
-                    self.size,
-                    received[at],
-                    expected[at]
-                )));
-            }
+        let to = self.words(self.area + self.layout.slot(number));
+        for at in 0..words(size) {
+            // SAFETY: as in `fill`.
+            unsafe { to.add(at).write(word) };
         }
-        Ok(())
     }
 
-    /// Stores a sequence number in the last outgoing byte.
+    /// Compares an incoming slot, in which a message has arrived, with what the other side has
+    /// sent.
+    pub(super) fn compare(&self, slot: u64, number: u64) -> Result<(), Mismatch> {
+        let (number, length) = match self.operation {
+            // The other side does not know which message it is: its slots keep their patterns.
+            Operation::Read => (number & u64::from(self.layout.slots - 1), self.size),
+            // The last byte of a write is its sequence number.
+            Operation::Write => (number, self.size - 1),
+            _ => (number, self.size),
+        };
+        let pattern = Pattern::new(self.theirs, number);
+        let from = self.words(self.area + self.layout.slot(slot));
+        let differs = (0..words(length)).find_map(|at| {
+            // SAFETY: within the slot, in which no message is in flight.
+            let found = unsafe { from.add(at).read_volatile() };
+            pattern.mismatch(at, found, length)
+        });
+        differs.map_or(Ok(()), Err)
+    }
+
+    /// Clears what the request of this number fills.
+    pub(super) fn clear_for(&mut self, number: u64) {
+        self.clear(number, self.size);
+    }
+
+    /// Returns the 8 bytes that the atomic operation of this number has fetched.
     #[inline(always)]
-    pub(crate) fn write_sequence(&mut self, sequence: u8) {
-        let last = self.pointer(self.size as usize - 1);
+    pub(super) fn fetched(&self, number: u64) -> u64 {
+        let from = self.words(self.area + self.layout.slot(number));
+        // SAFETY: within the slot, whose request is complete.
+        unsafe { from.read_volatile() }
+    }
+
+    /// Compares the incoming half with the other side's pattern: the first slot, if all messages
+    /// are the same.
+    pub(crate) fn verify(&self) -> Result<(), Failure> {
+        let compared = self.compare(0, 0);
+        let size = self.size;
+        let failed =
+            |it| format!("in a message of {size} bytes, {it}: the data path corrupts data");
+        compared.map_err(|it| Failure::run(failed(it)))
+    }
+
+    /// Stores a sequence number in the last outgoing byte of a message.
+    #[inline(always)]
+    pub(crate) fn write_sequence(&mut self, slot: usize, sequence: u8) {
+        let last = self.pointer(slot + self.size as usize - 1);
         // SAFETY: within the outgoing half (`prepare`), which the device only
         // reads. Volatile, because the device may read it at any time.
         unsafe { last.write_volatile(sequence) };
     }
 
-    /// Loads the last incoming byte.
+    /// Loads the last incoming byte of a message.
     #[inline(always)]
-    pub(crate) fn read_sequence(&self) -> u8 {
-        let last = self.pointer(self.area + self.size as usize - 1);
+    pub(crate) fn read_sequence(&self, slot: usize) -> u8 {
+        let last = self.pointer(self.area + slot + self.size as usize - 1);
         // SAFETY: within the incoming half (`prepare`). Volatile, because the device
         // may write it at any time.
         unsafe { last.read_volatile() }
@@ -229,10 +295,17 @@ impl Payload {
         self.base.as_ptr().wrapping_add(offset)
     }
 
+    /// Returns the words of a slot, which is aligned to cache lines.
+    #[inline(always)]
+    fn words(&self, offset: usize) -> *mut u64 {
+        debug_assert!(offset.is_multiple_of(ALIGNMENT), "no slot is at {offset}");
+        self.pointer(offset).cast()
+    }
+
     fn write(&mut self, offset: usize, bytes: &[u8]) {
         assert!(
-            offset + bytes.len() <= self.bytes(),
-            "chunks of a message are inside the buffer"
+            offset + bytes.len() <= self.layout.bytes(),
+            "it is inside the buffer"
         );
         let to = self.pointer(offset);
         // SAFETY: within the buffer, which does not overlap `bytes`. Between
@@ -241,49 +314,14 @@ impl Payload {
     }
 }
 
-/// Returns (start, length) of each chunk of `length` bytes.
-fn chunks(length: u32) -> impl Iterator<Item = (usize, usize)> {
-    let length = length as usize;
-    (0..length)
-        .step_by(CHUNK)
-        .map(move |start| (start, CHUNK.min(length - start)))
-}
-
-/// Returns the bytes that the side with this number sends from this offset on.
-/// They are not zero, and differ between the two sides.
-fn pattern(side: u32, start: usize) -> [u8; CHUNK] {
-    core::array::from_fn(|at| {
-        // Any hash suffices that differs for neighbouring offsets and sides.
-        let mixed = (start + at) as u64 + u64::from(side) * 0x9E37_79B9;
-        (mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8 | 1
-    })
+/// Returns the number of words that contain this many bytes.
+fn words(bytes: u32) -> usize {
+    (bytes as usize).div_ceil(size_of::<u64>())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pieces_cover_every_byte_once() {
-        for length in [1, 4095, 4096, 4097, 100_000] {
-            let mut next = 0;
-            for (start, chunk) in chunks(length) {
-                assert_eq!(start, next);
-                assert!((1..=CHUNK).contains(&chunk));
-                next += chunk;
-            }
-            assert_eq!(next, length as usize);
-        }
-    }
-
-    #[test]
-    fn patterns_differ_between_sides_and_offsets_and_have_no_zero() {
-        for (one, other) in [(1, 2), (0x01_0001, 0x01_0002)] {
-            assert_ne!(pattern(one, 0)[..64], pattern(other, 0)[..64]);
-            assert_ne!(pattern(one, 0)[..64], pattern(one, CHUNK)[..64]);
-            assert!(!pattern(one, 0).contains(&0));
-        }
-    }
 
     #[derive(Clone)]
     #[repr(C, align(64))]
@@ -327,11 +365,12 @@ mod tests {
     /// A side after a message, which was copied within its own buffer.
     fn carried(operation: Operation, size: u32) -> (Vec<CacheLine>, Payload) {
         let largest = 10_000;
-        let mut memory = vec![CacheLine([0; ALIGNMENT]); bytes(largest) / ALIGNMENT];
+        let layout = Layout { largest, slots: 1 };
+        let mut memory = vec![CacheLine([0; ALIGNMENT]); layout.bytes() / ALIGNMENT];
         let base = NonNull::new(memory.as_mut_ptr()).unwrap().cast();
         // SAFETY: `memory` has that many bytes and is returned with the payload;
         // only raw pointers access it.
-        let mut payload = unsafe { Payload::new(base, operation, largest) };
+        let mut payload = unsafe { Payload::new(base, operation, layout) };
         payload.set_side_numbers(1, 1);
         payload.prepare(size);
         let incoming = payload.pointer(payload.area);
@@ -355,14 +394,14 @@ mod tests {
     #[test]
     fn the_last_byte_of_a_write_is_its_sequence_number() {
         let (_memory, mut payload) = carried(Operation::Write, 4097);
-        payload.write_sequence(7);
+        payload.write_sequence(0, 7);
         // SAFETY: within the two halves.
         unsafe {
             payload
                 .pointer(payload.area + 4096)
                 .write(payload.pointer(4096).read())
         };
-        assert_eq!(payload.read_sequence(), 7);
+        assert_eq!(payload.read_sequence(0), 7);
         assert!(payload.verify().is_ok());
     }
 }

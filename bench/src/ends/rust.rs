@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use dat_api::safe::{
     Adapter, ConnectionRequest, Endpoint, EndpointOptions, EventDispatcher, ListError, Memory,
-    Message, OpenOptions, ProtectionZone, RemoteSegment, ServicePoint, SharedReceiveQueue,
+    Message, OpenOptions, ProtectionZone, RemoteSegment, Segment, ServicePoint, SharedReceiveQueue,
 };
 use dat_api::types::{
     CompletionFlags, ConnectionKind, DtoStatus, EpAttributes, EvdFlags, Event, EventData,
@@ -21,7 +21,7 @@ use dat_api::{DatError, ReturnType};
 use dat_engine::DataInOrder;
 
 use super::dat::Dat;
-use super::end::{BATCH, Done, End, Fault, Flags, LIST, Op, Polled, Queue};
+use super::end::{BATCH, Done, End, Fault, Flags, LIST, MOST_SEGMENTS, Op, Polled, Queue};
 use super::interface::Shape;
 use crate::failure::Failure;
 
@@ -170,6 +170,10 @@ fn attributes(adapter: &Adapter, shape: &Shape) -> EpAttributes {
     EpAttributes {
         max_rdma_read_in: limits.max_rdma_read_per_ep_in.min(shape.reads),
         max_rdma_read_out: limits.max_rdma_read_per_ep_out.min(shape.reads),
+        max_recv_iov: shape.segments,
+        max_request_iov: shape.segments,
+        max_rdma_read_iov: shape.segments,
+        max_rdma_write_iov: shape.segments,
         ..adapter.endpoint_attributes(shape.receives, shape.sends)
     }
 }
@@ -218,6 +222,40 @@ fn list(memory: &Memory, range: Range<usize>) -> [Message<'_>; LIST] {
     })
 }
 
+/// Returns segments of these pieces, at most [`MOST_SEGMENTS`]; the rest are empty. Making them is a
+/// part of what is measured.
+#[inline(always)]
+fn segments<'m>(memory: &'m Memory, pieces: &[Range<usize>]) -> [Segment<'m>; MOST_SEGMENTS] {
+    let mut segments = [memory.segment(0..0); MOST_SEGMENTS];
+    for (segment, piece) in segments.iter_mut().zip(pieces) {
+        *segment = memory.segment(piece.clone());
+    }
+    segments
+}
+
+/// Posts a request of these segments.
+#[inline(always)]
+fn post(
+    endpoint: &mut Endpoint,
+    op: Op,
+    segments: &[Segment<'_>],
+    remote: RemoteSegment,
+    cookie: u64,
+    flags: Flags,
+) -> Result<(), Fault> {
+    let flags = completion(flags.signaled);
+    let posted = match op {
+        Op::Send => endpoint.post_send(segments, cookie, flags),
+        Op::Write => endpoint.post_rdma_write(segments, cookie, remote, flags),
+        Op::Read => endpoint.post_rdma_read(segments, cookie, remote, flags),
+        Op::Atomic(op) => endpoint.post_atomic(op, segments[0], cookie, remote, flags),
+        Op::WriteImmediate(data) => {
+            endpoint.post_rdma_write_immed(segments, cookie, remote, data, flags)
+        }
+    };
+    posted.map_err(Fault::Refused)
+}
+
 #[inline(always)]
 fn completion(signaled: bool) -> CompletionFlags {
     if signaled {
@@ -244,11 +282,11 @@ impl<const SHARED: bool> End for RustEnd<SHARED> {
         self.memory.remote(0..self.memory.len())
     }
 
-    fn request(&self, _: Op, _: Range<usize>, remote: RemoteSegment) -> RemoteSegment {
+    fn request_of(&self, _: Op, _: &[Range<usize>], remote: RemoteSegment) -> RemoteSegment {
         remote
     }
 
-    fn receive(&self, _: Range<usize>) {}
+    fn receive_of(&self, _: &[Range<usize>]) {}
 
     #[inline(always)]
     fn post(
@@ -259,16 +297,21 @@ impl<const SHARED: bool> End for RustEnd<SHARED> {
         cookie: u64,
         flags: Flags,
     ) -> Result<(), Fault> {
-        let (segment, flags) = (self.memory.segment(local), completion(flags.signaled));
-        let (endpoint, segments) = (&mut self.endpoint, [segment]);
-        let posted = match op {
-            Op::Send => endpoint.post_send(&segments, cookie, flags),
-            Op::Write => endpoint.post_rdma_write(&segments, cookie, *remote, flags),
-            Op::Read => endpoint.post_rdma_read(&segments, cookie, *remote, flags),
-            Op::Atomic(op) => endpoint.post_atomic(op, segment, cookie, *remote, flags),
-            Op::WriteImmediate => return Err(Fault::NoSuchCall),
-        };
-        posted.map_err(Fault::Refused)
+        let segments = [self.memory.segment(local)];
+        post(&mut self.endpoint, op, &segments, *remote, cookie, flags)
+    }
+
+    #[inline(always)]
+    fn post_of(
+        &mut self,
+        op: Op,
+        local: &[Range<usize>],
+        remote: &mut RemoteSegment,
+        flags: Flags,
+    ) -> Result<(), Fault> {
+        let segments = segments(&self.memory, local);
+        let segments = &segments[..local.len()];
+        post(&mut self.endpoint, op, segments, *remote, 0, flags)
     }
 
     #[inline(always)]
@@ -279,6 +322,18 @@ impl<const SHARED: bool> End for RustEnd<SHARED> {
             _ => self
                 .endpoint
                 .post_recv(&segment, cookie, CompletionFlags::empty()),
+        };
+        posted.map_err(Fault::Refused)
+    }
+
+    #[inline(always)]
+    fn post_receive_of(&mut self, into: &[Range<usize>], (): &mut ()) -> Result<(), Fault> {
+        let segments = &segments(&self.memory, into)[..into.len()];
+        let posted = match &self.srq {
+            Some(srq) if SHARED => srq.post_recv(segments, 0),
+            _ => self
+                .endpoint
+                .post_recv(segments, 0, CompletionFlags::empty()),
         };
         posted.map_err(Fault::Refused)
     }
@@ -325,26 +380,6 @@ impl<const SHARED: bool> End for RustEnd<SHARED> {
             each(done(event, 0)?);
         }
         Ok(taken)
-    }
-
-    #[inline(always)]
-    fn poll_extended(&mut self, queue: Queue) -> Polled {
-        match self.queue(queue).dequeue() {
-            Ok(Some(event)) => Some(match event.data {
-                EventData::ExtendedDto {
-                    status: DtoStatus::Success,
-                    ..
-                } => Ok(Done {
-                    cookie: 0,
-                    length: 0,
-                    endpoint: 0,
-                    more: 0,
-                }),
-                _ => done(&event, 0),
-            }),
-            Ok(None) => None,
-            Err(code) => Some(Err(Fault::Call("EventDispatcher::dequeue", code))),
-        }
     }
 
     #[inline(always)]
@@ -399,10 +434,26 @@ fn done(event: &Event, more: u32) -> Result<Done, Fault> {
         } => Ok(Done {
             cookie,
             length,
+            immediate: 0,
             endpoint: 0,
             more,
         }),
-        EventData::Dto { status, .. } => Err(Fault::Dto(status)),
+        EventData::ExtendedDto {
+            status: DtoStatus::Success,
+            length,
+            cookie,
+            immediate,
+            ..
+        } => Ok(Done {
+            cookie,
+            length,
+            immediate,
+            endpoint: 0,
+            more,
+        }),
+        EventData::Dto { status, .. } | EventData::ExtendedDto { status, .. } => {
+            Err(Fault::Dto(status))
+        }
         _ => Err(Fault::Event(0)),
     }
 }

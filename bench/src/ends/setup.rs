@@ -5,18 +5,27 @@ use std::time::Duration;
 use dat_engine::cm::ListenOn;
 
 use super::interface::Shape;
-use super::payload;
+use super::numbered::pieces;
+use super::payload::Layout;
+use crate::failure::Failure;
 use crate::options::{Operation, RunArgs};
 
 /// Default timeout for messages of the other side.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The most bytes of an end's memory in which each message has a slot.
+const MOST_FOR_SLOTS: usize = 256 << 20;
+
 /// The properties of every end.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) operation: Operation,
-    /// The largest message, bytes.
-    pub(crate) largest: u32,
+    /// Where messages are in the memory.
+    pub(crate) layout: Layout,
+    /// Whether every message is compared with what was sent.
+    pub(crate) checks: bool,
+    /// The segments of a message.
+    pub(crate) segments: u32,
     pub(crate) tx_depth: u32,
     /// Number of receives that are always posted.
     pub(crate) receives: u32,
@@ -40,11 +49,13 @@ impl Setup {
         let inline = args.inline_bytes(inline);
         Self {
             operation: args.operation,
-            largest,
+            layout: Layout { largest, slots: 1 },
+            checks: false,
+            segments: 1,
             tx_depth: args.tx_depth.unwrap_or(tx_depth),
-            receives: match args.operation {
-                Operation::Send => args.receive_depth(),
-                Operation::Write | Operation::Read => 0,
+            receives: match args.operation.takes_receives() {
+                true => args.receive_depth(),
+                false => 0,
             },
             inline,
             inline_requested: inline,
@@ -55,19 +66,57 @@ impl Setup {
         }
     }
 
+    /// Gives each message that can be in flight a slot, and one more that is being compared, if
+    /// messages are compared by their numbers. Cuts the default depths to the memory that there is
+    /// for it.
+    pub(crate) fn reserve_slots(&mut self, args: &RunArgs) -> Result<(), Failure> {
+        if !self.checks && !self.operation.is_atomic() {
+            return Ok(());
+        }
+        let largest = self.layout.largest;
+        let of = |in_flight: u32| Layout {
+            largest,
+            slots: in_flight.saturating_add(1).next_power_of_two(),
+        };
+        let fits = |in_flight: u32| of(in_flight).bytes() <= MOST_FOR_SLOTS;
+        for (option, given, depth) in [
+            ("-t", args.tx_depth, &mut self.tx_depth),
+            ("-r", args.rx_depth, &mut self.receives),
+        ] {
+            while given.is_none() && *depth > 1 && !fits(*depth) {
+                *depth /= 2;
+            }
+            if !fits(*depth) {
+                return Err(Failure::usage(format!(
+                    "{option} {depth} needs memory for as many messages of {largest} bytes, which --check compares: more than {} MiB; give a smaller {option} or -s",
+                    MOST_FOR_SLOTS >> 20
+                )));
+            }
+        }
+        self.layout = of(self.tx_depth.max(self.receives));
+        Ok(())
+    }
+
+    /// Returns whether the run needs the number of each message: for its slot, its values, or
+    /// its pieces.
+    pub(crate) fn is_numbered(&self) -> bool {
+        self.checks || self.segments > 1 || self.operation.is_numbered()
+    }
+
     /// Returns the properties of an end for these messages.
     pub(crate) fn shape(&self) -> Shape {
         let receives = self.receives.max(1);
+        let into = |number: u32| pieces(self.layout.incoming(number.into()), self.segments);
         Shape {
-            bytes: payload::bytes(self.largest),
+            bytes: self.layout.bytes(),
             sends: self.tx_depth,
             receives,
             sent_completions: self.tx_depth,
             received_completions: receives,
             inline: self.inline,
             reads: self.reads,
-            posted: self.receives,
-            into: payload::incoming(self.largest),
+            segments: self.segments.cast_signed(),
+            into: (0..self.receives).map(into).collect(),
             policy: None,
             timeout: self.timeout,
             listen: self.listen,

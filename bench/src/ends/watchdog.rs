@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use super::end::Fault;
+use super::pattern::Mismatch;
 use crate::exchange::Peer;
 
 /// Why a measuring loop stopped early. `Copy`, because it is created in
@@ -19,6 +20,16 @@ pub(crate) enum Stop {
     Fault(Fault),
     /// The send behind a write was received, but the write was not.
     Overtaken,
+    /// A byte of a checked message differs.
+    Corrupted { number: u64, mismatch: Mismatch },
+    /// A message brought an unexpected value.
+    Value {
+        /// What it brings.
+        what: &'static str,
+        number: u64,
+        expected: u64,
+        found: u64,
+    },
     /// A received message has an unexpected length.
     Length {
         /// The message size of this run, bytes.
@@ -47,6 +58,19 @@ impl fmt::Display for Stop {
             Self::Overtaken => write!(
                 f,
                 "the message behind an RDMA write was received before the write was in memory: the data path breaks their order"
+            ),
+            Self::Corrupted { number, mismatch } => write!(
+                f,
+                "message {number}: {mismatch}: the data path corrupts, loses or repeats data"
+            ),
+            Self::Value {
+                what,
+                number,
+                expected,
+                found,
+            } => write!(
+                f,
+                "message {number}: {what} is {found} instead of {expected}: the data path changes, loses or repeats messages"
             ),
             Self::Length { expected, received } => {
                 write!(

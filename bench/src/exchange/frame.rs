@@ -14,7 +14,7 @@ use std::io::{self, Read};
 /// First bytes of every frame.
 const MAGIC: [u8; 4] = *b"DATB";
 /// Version of frames and messages. A side refuses any other version.
-const VERSION: u16 = 5;
+const VERSION: u16 = 6;
 /// Bytes of a header, and of the part of it that the checksum is for.
 const HEADER: usize = 14;
 const CHECKED: usize = 10;
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn a_frame_has_the_documented_bytes_and_a_published_checksum() {
         let frame = encode(b"xyz");
-        assert_eq!(frame[..10], *b"DATB\x00\x05\x00\x00\x00\x03");
+        assert_eq!(frame[..10], *b"DATB\x00\x06\x00\x00\x00\x03");
         assert_eq!(frame[14..], *b"xyz");
         assert_eq!(checksum(b"1234", b"56789"), 0xCBF4_3926);
     }

@@ -15,6 +15,10 @@ pub(super) fn measure<M: Messages, E: End>(
     watchdog: &mut Watchdog<'_>,
 ) -> Result<(), Stop> {
     let mut number = 0;
+    let checks = M::NUMBERED && side.link.checks();
+    if checks {
+        side.link.fill(1);
+    }
     while meter.lap() {
         number += 1;
         M::post(side, number)?;
@@ -25,6 +29,13 @@ pub(super) fn measure<M: Messages, E: End>(
         }
         watchdog.reset();
         side.wait_for_credit(watchdog)?;
+        if checks {
+            meter.exclude(|| {
+                side.link.check(number)?;
+                side.link.fill(number + 1);
+                other_side.settle()
+            })?;
+        }
     }
     meter.record();
     side.drain(watchdog)
@@ -37,6 +48,10 @@ pub(super) fn measure<M: Messages, E: End>(
 pub(super) trait OtherSide {
     /// Answers the next message, if it has arrived. Returns whether it had.
     fn step(&mut self) -> Result<bool, Stop>;
+
+    /// Checks the message that was answered last, and prepares the next answer. So both are done
+    /// after an answer was sent, and not before.
+    fn settle(&mut self) -> Result<(), Stop>;
 }
 
 /// A responder in another process.
@@ -46,6 +61,11 @@ impl OtherSide for Remote {
     #[inline(always)]
     fn step(&mut self) -> Result<bool, Stop> {
         Ok(false)
+    }
+
+    #[inline(always)]
+    fn settle(&mut self) -> Result<(), Stop> {
+        Ok(())
     }
 }
 
@@ -60,6 +80,9 @@ pub(super) struct Responder<'a, 'p, M, E: End> {
 
 impl<'a, 'p, M: Messages, E: End> Responder<'a, 'p, M, E> {
     pub(super) fn new(side: &'a mut Side<E>, watchdog: Watchdog<'p>) -> Self {
+        if M::NUMBERED && M::ARE_ANSWERED && side.link.checks() {
+            side.link.fill(1);
+        }
         Self {
             side,
             watchdog,
@@ -72,7 +95,8 @@ impl<'a, 'p, M: Messages, E: End> Responder<'a, 'p, M, E> {
     pub(super) fn serve(&mut self) -> Result<(), Stop> {
         loop {
             match self.step() {
-                Ok(_) => {}
+                Ok(true) => self.settle()?,
+                Ok(false) => {}
                 Err(Stop::ControlMessage) => return Ok(()),
                 Err(stop) => return Err(stop),
             }
@@ -96,5 +120,14 @@ impl<M: Messages, E: End> OtherSide for Responder<'_, '_, M, E> {
         M::post(self.side, next)?;
         self.answered = next;
         Ok(true)
+    }
+
+    #[inline(always)]
+    fn settle(&mut self) -> Result<(), Stop> {
+        if M::NUMBERED && M::ARE_ANSWERED && self.side.link.checks() {
+            self.side.link.check(self.answered)?;
+            self.side.link.fill(self.answered + 1);
+        }
+        Ok(())
     }
 }

@@ -11,8 +11,8 @@ use crate::report::document::{document, object};
 
 /// Name and version of the schema. Version 1 had one result per size; since version
 /// 2 there is one per size and API. Since version 3 percentiles without enough
-/// samples are null; since version 4, `run.arrival` is there.
-const SCHEMA: &str = "dat-bench/lat/4";
+/// samples are null; since version 4, `run.arrival` is there; version 5 has more operations.
+const SCHEMA: &str = "dat-bench/lat/5";
 
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]

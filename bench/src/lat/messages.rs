@@ -6,6 +6,8 @@ use crate::ends::{End, Stop, Watchdog};
 
 /// Messages, numbered from 1, and their answers, which have the same numbers.
 pub(super) trait Messages {
+    /// Whether they are numbered ([`Link`](crate::ends::Link)), so that they can be checked.
+    const NUMBERED: bool;
     /// Whether a thread of the other side answers.
     const ARE_ANSWERED: bool = true;
     /// The most messages in flight, whatever the depth of the send queue.
@@ -27,18 +29,21 @@ pub(super) trait Messages {
     }
 }
 
-/// Sends into posted receives, answered by sends.
-pub(super) struct Sends;
+/// Sends into posted receives, answered by sends; or writes with immediate data, which take
+/// receives, too.
+pub(super) struct Sends<const NUMBERED: bool>;
 
-impl Messages for Sends {
+impl<const NUMBERED: bool> Messages for Sends<NUMBERED> {
+    const NUMBERED: bool = NUMBERED;
+
     #[inline(always)]
-    fn post<E: End>(side: &mut Side<E>, _: u64) -> Result<(), Stop> {
-        side.post()
+    fn post<E: End>(side: &mut Side<E>, number: u64) -> Result<(), Stop> {
+        side.post::<NUMBERED>(number)
     }
 
     #[inline(always)]
-    fn has_arrived<E: End>(side: &mut Side<E>, _: u64) -> Result<bool, Stop> {
-        side.receive()
+    fn has_arrived<E: End>(side: &mut Side<E>, number: u64) -> Result<bool, Stop> {
+        side.receive::<NUMBERED>(number)
     }
 }
 
@@ -49,18 +54,19 @@ impl Messages for Sends {
 /// Only some devices promise that the last byte arrives last (see [`Arrival`](super::arrival::Arrival)).
 /// The send behind a write is received after it on every device, and through every interface:
 /// uDAPL 1.2 and iWARP have no writes with immediate data.
-pub(super) struct Writes<const BEHIND: bool>;
+pub(super) struct Writes<const BEHIND: bool, const NUMBERED: bool>;
 
-impl<const BEHIND: bool> Messages for Writes<BEHIND> {
+impl<const BEHIND: bool, const NUMBERED: bool> Messages for Writes<BEHIND, NUMBERED> {
+    const NUMBERED: bool = NUMBERED;
     // One byte of memory shows the last answer only.
     const MOST_IN_FLIGHT: usize = 1;
 
     #[inline(always)]
     fn post<E: End>(side: &mut Side<E>, number: u64) -> Result<(), Stop> {
-        side.link.write_sequence(number as u8);
+        side.link.write_sequence::<NUMBERED>(number);
         match BEHIND {
-            true => side.post_with_send(),
-            false => side.post(),
+            true => side.post_with_send::<NUMBERED>(number),
+            false => side.post::<NUMBERED>(number),
         }
     }
 
@@ -69,22 +75,23 @@ impl<const BEHIND: bool> Messages for Writes<BEHIND> {
         if BEHIND && !side.receive_empty()? {
             return Ok(false);
         }
-        match side.link.read_sequence() == number as u8 {
+        match side.link.has_sequence::<NUMBERED>(number) {
             false if BEHIND => Err(Stop::Overtaken),
             has_arrived => Ok(has_arrived),
         }
     }
 }
 
-/// RDMA reads of the other side's memory, without its processor.
-pub(super) struct Reads;
+/// RDMA reads and atomic operations on the other side's memory, without its processor.
+pub(super) struct Fetches<const NUMBERED: bool>;
 
-impl Messages for Reads {
+impl<const NUMBERED: bool> Messages for Fetches<NUMBERED> {
+    const NUMBERED: bool = NUMBERED;
     const ARE_ANSWERED: bool = false;
 
     #[inline(always)]
-    fn post<E: End>(side: &mut Side<E>, _: u64) -> Result<(), Stop> {
-        Ok(side.link.post(true)?)
+    fn post<E: End>(side: &mut Side<E>, number: u64) -> Result<(), Stop> {
+        Ok(side.link.post::<NUMBERED>(number, true)?)
     }
 
     #[inline(always)]
@@ -105,27 +112,34 @@ impl Messages for Reads {
     }
 }
 
-/// Evaluates an expression for the messages of a kind, whose type has the given name in it.
+/// Evaluates an expression for the messages of a kind, numbered or not, whose type has the given
+/// name in it.
 macro_rules! with_messages {
-    ($kind:expr, $messages:ident => $work:expr) => {{
+    ($kind:expr, $is_numbered:expr, $messages:ident => $work:expr) => {
+        match $is_numbered {
+            true => $crate::lat::messages::with_messages!(@true, $kind, $messages => $work),
+            false => $crate::lat::messages::with_messages!(@false, $kind, $messages => $work),
+        }
+    };
+    (@$numbered:literal, $kind:expr, $messages:ident => $work:expr) => {{
         use $crate::lat::arrival::Method;
-        use $crate::lat::messages::{Reads, Sends, Writes};
+        use $crate::lat::messages::{Fetches, Sends, Writes};
         use $crate::lat::pass::Kind;
         match $kind {
-            Kind::Send => {
-                type $messages = Sends;
+            Kind::Receive => {
+                type $messages = Sends<$numbered>;
                 $work
             }
             Kind::Write(Method::LastByte) => {
-                type $messages = Writes<false>;
+                type $messages = Writes<false, $numbered>;
                 $work
             }
             Kind::Write(Method::SendBehind) => {
-                type $messages = Writes<true>;
+                type $messages = Writes<true, $numbered>;
                 $work
             }
-            Kind::Read => {
-                type $messages = Reads;
+            Kind::Fetch => {
+                type $messages = Fetches<$numbered>;
                 $work
             }
         }

@@ -61,6 +61,17 @@ impl<'a> Meter<'a> {
         over < self.last_trip && now < self.end
     }
 
+    /// Does something whose time belongs to no round trip.
+    #[inline(always)]
+    pub(super) fn exclude<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let begin = self.clock.now();
+        let done = work();
+        self.since = self
+            .since
+            .wrapping_add(self.clock.now().wrapping_sub(begin));
+        done
+    }
+
     /// Records the round trip that the last [`Meter::lap`] ended, unless it
     /// belongs to the warm-up.
     #[inline(always)]

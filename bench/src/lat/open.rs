@@ -31,6 +31,7 @@ pub(super) fn measure<M: Messages, E: End>(
     watchdog: &mut Watchdog<'_>,
 ) -> Result<u64, Stop> {
     let clock = schedule.clock;
+    let checks = M::NUMBERED && side.link.checks();
     let most = M::MOST_IN_FLIGHT.min(side.depth() as usize);
     // When each message in flight was due and sent.
     let mut flights = vec![(0, 0); most];
@@ -48,8 +49,11 @@ pub(super) fn measure<M: Messages, E: End>(
                 continue;
             }
             flights[sent as usize % most] = (due, now);
-            M::post(side, warmed + sent + 1)?;
             sent += 1;
+            if checks {
+                side.link.fill(warmed + sent);
+            }
+            M::post(side, warmed + sent)?;
             let lag = now.wrapping_sub(due);
             due = begin.wrapping_add(schedule.due(sent));
             pace.late += u64::from(now.wrapping_sub(due).cast_signed() >= 0);
@@ -68,9 +72,14 @@ pub(super) fn measure<M: Messages, E: End>(
             recording.samples.record(now.wrapping_sub(due));
             recording.service.record(now.wrapping_sub(sent));
             answered += 1;
+            if checks {
+                side.link.check(warmed + answered)?;
+            }
             watchdog.reset();
         } else {
-            other_side.step()?;
+            if other_side.step()? {
+                other_side.settle()?;
+            }
             M::after_empty_poll(side, watchdog)?;
         }
     }

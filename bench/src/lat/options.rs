@@ -26,10 +26,16 @@ of the host. Emulated devices set DAT_LISTEN to loopback.
 Send and write report HALF of the round trip, as perftest does: one message
 goes to the server and one comes back, and both ways are assumed to take equally
 long. Read reports the FULL round trip, because the data come back within one
-operation. One message is in flight at a time (closed loop): the figures are
-those of an idle device, not of a loaded one. With -t 2 or more, only every
-(N/2)-th message is signalled. With several interfaces (--api), the table says
-what each adds to the one before it.
+operation. A write with immediate data (write-imm) takes a receive of the other
+side, whose completion notices it. The atomic operations fetch-add and
+compare-swap change 8 bytes of the other side's memory and bring back what was
+there: the FULL round trip, as for read. Each adds 1, and the values that come
+back are checked. uDAPL 1.2, so --api c, has none of the three.
+
+One message is in flight at a time (closed loop): the figures are those of an
+idle device, not of a loaded one. With -t 2 or more, only every (N/2)-th message
+is signalled. With several interfaces (--api), the table says what each adds to
+the one before it.
 
 A write raises no event at the receiver, which polls the last byte of its
 memory. That is correct only if the device writes the bytes of one message in
@@ -98,9 +104,10 @@ min, p50, p90, p99, p99.9, p99.99, p99.999, max, avg and stdev";
 pub(crate) struct LatArgs {
     #[command(flatten)]
     pub(crate) run: RunArgs,
-    /// Message size in bytes, 1 to 1 GiB; suffixes K, M and G are powers of 1024
-    #[arg(short, long, value_name = "BYTES", default_value = "2", value_parser = size)]
-    pub(crate) size: u32,
+    /// Message size in bytes, 1 to 1 GiB; suffixes K, M and G are powers of 1024 [default: 2; atomics
+    /// have 8]
+    #[arg(short, long, value_name = "BYTES", value_parser = size)]
+    pub(crate) size: Option<u32>,
     /// Samples per size [default: 10000; with -a 1000]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) iters: Option<u64>,
@@ -127,7 +134,7 @@ pub(crate) struct LatArgs {
 impl LatArgs {
     /// Returns the message sizes in bytes, smallest first.
     pub(crate) fn sizes(&self) -> Vec<u32> {
-        self.run.sizes(self.size)
+        self.run.sizes(self.size, 2)
     }
 
     /// Returns the rates of the open loop; a single `None` is the closed loop.
@@ -166,6 +173,7 @@ impl LatArgs {
             (self.histograms.hgrm.is_some(), "--hgrm"),
             (self.histograms.hlog.is_some(), "--hlog"),
         ])?;
+        self.run.check_size(self.size)?;
         if self.last_byte.is_some() && self.run.operation != Operation::Write {
             return Err(Failure::usage(format!(
                 "--last-byte has no meaning with -o {}: only the receiver of a write polls memory; leave it out",

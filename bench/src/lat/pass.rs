@@ -10,19 +10,21 @@ use crate::stats::pace::Pace;
 /// What messages a pass exchanges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    Send,
+    /// Each takes a receive.
+    Receive,
     Write(Method),
-    Read,
+    /// The completion is the answer.
+    Fetch,
 }
 
 impl Kind {
     /// Returns the kind of an operation; `arrival` is that of a write.
     pub(super) fn of(operation: Operation, arrival: Option<Arrival>) -> Self {
         match operation {
-            Operation::Send => Self::Send,
             // Without a method, the one that needs no promise.
             Operation::Write => Self::Write(arrival.map_or(Method::SendBehind, |it| it.method)),
-            Operation::Read => Self::Read,
+            it if it.fetches() => Self::Fetch,
+            _ => Self::Receive,
         }
     }
 }

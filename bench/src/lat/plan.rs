@@ -72,7 +72,7 @@ impl Plan {
         let setup = &self.common.setup;
         match setup.operation {
             Operation::Write => (setup.tx_depth / 2).max(1),
-            Operation::Send | Operation::Read => setup.tx_depth,
+            _ => setup.tx_depth,
         }
     }
 
@@ -164,7 +164,7 @@ mod tests {
                 size: 2,
                 round,
                 rate: None,
-                kind: Kind::Send,
+                kind: Kind::Receive,
             };
             let mut meter = plan.meter(pass, &mut samples);
             while meter.lap() {
@@ -206,7 +206,7 @@ mod tests {
                 size: 2,
                 round,
                 rate: plan.rates[0],
-                kind: Kind::Send,
+                kind: Kind::Receive,
             };
             let schedule = |round| plan.schedule(pass(round)).expect("an open loop");
             (0..plan.common.amount.rounds())
@@ -220,7 +220,7 @@ mod tests {
             size: 2,
             round: 0,
             rate: None,
-            kind: Kind::Send,
+            kind: Kind::Receive,
         };
         assert!(plan("-n 5").schedule(closed).is_none());
     }

@@ -2,6 +2,7 @@
 //! steps that the loops have in common.
 
 use super::credits::SendCredits;
+use crate::ends::end::Done;
 use crate::ends::{CompletionResult, End, Link, Stop, Watchdog};
 
 /// A link with the credits of its send queue.
@@ -40,17 +41,17 @@ impl<E: End> Side<E> {
 
     /// Posts the operation of this run. The send queue must have a credit.
     #[inline(always)]
-    pub(super) fn post(&mut self) -> Result<(), Stop> {
+    pub(super) fn post<const NUMBERED: bool>(&mut self, number: u64) -> Result<(), Stop> {
         let signaled = self.credits.post();
-        Ok(self.link.post(signaled)?)
+        Ok(self.link.post::<NUMBERED>(number, signaled)?)
     }
 
     /// Posts the operation of this run, and an empty send behind it. The send queue must
     /// have a credit, which is for both.
     #[inline(always)]
-    pub(super) fn post_with_send(&mut self) -> Result<(), Stop> {
+    pub(super) fn post_with_send<const NUMBERED: bool>(&mut self, number: u64) -> Result<(), Stop> {
         let signaled = self.credits.post();
-        self.link.post(false)?;
+        self.link.post::<NUMBERED>(number, false)?;
         Ok(self.link.post_empty(signaled)?)
     }
 
@@ -86,23 +87,30 @@ impl<E: End> Side<E> {
 
     /// Takes a message, if one has arrived, and posts its receive again.
     #[inline(always)]
-    pub(super) fn receive(&mut self) -> Result<bool, Stop> {
-        self.receive_sized(self.size)
+    pub(super) fn receive<const NUMBERED: bool>(&mut self, number: u64) -> Result<bool, Stop> {
+        self.receive_sized::<NUMBERED>(number, self.size)
     }
 
     /// Takes an empty message, if one has arrived, and posts its receive again.
     #[inline(always)]
     pub(super) fn receive_empty(&mut self) -> Result<bool, Stop> {
-        self.receive_sized(0)
+        self.receive_sized::<false>(0, 0)
     }
 
     #[inline(always)]
-    fn receive_sized(&mut self, size: u32) -> Result<bool, Stop> {
+    fn receive_sized<const NUMBERED: bool>(
+        &mut self,
+        number: u64,
+        size: u32,
+    ) -> Result<bool, Stop> {
         let Some(done) = self.link.await_received() else {
             return Ok(false);
         };
-        expect(done, size)?;
-        self.link.post_receive()?;
+        let done = expect(done, size)?;
+        if NUMBERED {
+            self.link.check_received(number, &done)?;
+        }
+        self.link.post_receive::<NUMBERED>()?;
         Ok(true)
     }
 
@@ -110,7 +118,7 @@ impl<E: End> Side<E> {
     /// messages.
     #[inline(always)]
     pub(super) fn expect_size(&self, done: CompletionResult) -> Result<(), Stop> {
-        expect(done, self.size)
+        expect(done, self.size).map(drop)
     }
 
     #[inline(always)]
@@ -152,11 +160,10 @@ impl<E: End> Side<E> {
 }
 
 #[inline(always)]
-fn expect(done: CompletionResult, expected: u32) -> Result<(), Stop> {
-    let received = done?;
-    if received == expected {
-        Ok(())
-    } else {
-        Err(Stop::Length { expected, received })
+fn expect(done: CompletionResult, expected: u32) -> Result<Done, Stop> {
+    let done = done?;
+    match done.length as u32 {
+        received if received == expected => Ok(done),
+        received => Err(Stop::Length { expected, received }),
     }
 }

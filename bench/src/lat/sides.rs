@@ -141,7 +141,7 @@ impl Command for Plan {
         pass: Pass,
         recording: &mut Recording,
     ) -> Result<(), Failure> {
-        with_messages!(pass.kind, M => local::<M, E>(self, sides, pass, recording))
+        with_messages!(pass.kind, self.common.setup.is_numbered(), M => local::<M, E>(self, sides, pass, recording))
     }
 
     fn measure_remote<E: End + 'static>(
@@ -151,7 +151,7 @@ impl Command for Plan {
         peer: &mut Peer,
         recording: &mut Recording,
     ) -> Result<(), Failure> {
-        with_messages!(pass.kind, M => match role {
+        with_messages!(pass.kind, self.common.setup.is_numbered(), M => match role {
             Role::Client => initiate::<M, E>(self, side, pass, peer, recording),
             Role::Server => answer::<M, E>(self, side, pass, peer, recording),
         })

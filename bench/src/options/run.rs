@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use dat_engine::AtomicOp;
 use dat_engine::cm::ListenOn;
 
 use super::common::{DeviceArgs, ResultArgs, require_once};
@@ -54,10 +55,10 @@ pub(crate) struct RunArgs {
     /// Send queue depth [default: bw and rate 128, lat 1, lat --rate 64]
     #[arg(short = 't', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) tx_depth: Option<u32>,
-    /// Receive queue depth (send only) [default: 512, or the device's limit]
+    /// Receive queue depth (send and write-imm) [default: 512, or the device's limit]
     #[arg(short = 'r', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rx_depth: Option<u32>,
-    /// Largest inline message, 0 for none (engine only, not for read) [default: send 236, write 220,
+    /// Largest inline message, 0 for none (engine only, not for read and atomics) [default: send 236, write 220,
     /// or the device's limit; bw 0; DAT's size if --api has rust or c]
     #[arg(short = 'I', long = "inline_size", value_name = "BYTES")]
     pub(crate) inline: Option<u32>,
@@ -103,12 +104,26 @@ pub(crate) fn size(text: &str) -> Result<u32, String> {
 }
 
 impl RunArgs {
-    /// Returns the message sizes in bytes, smallest first: `size`, or with `-a` all.
-    pub(crate) fn sizes(&self, size: u32) -> Vec<u32> {
-        if self.all {
-            (1..=MAX_SIZE_OF_ALL.ilog2()).map(|log| 1 << log).collect()
-        } else {
-            vec![size]
+    /// Returns the message sizes in bytes, smallest first: `size`, else the command's default, or
+    /// with `-a` all.
+    pub(crate) fn sizes(&self, size: Option<u32>, default: u32) -> Vec<u32> {
+        match (self.operation.is_atomic(), self.all) {
+            (true, _) => vec![AtomicOp::BYTES],
+            (false, true) => (1..=MAX_SIZE_OF_ALL.ilog2()).map(|log| 1 << log).collect(),
+            (false, false) => vec![size.unwrap_or(default)],
+        }
+    }
+
+    /// Refuses a size that the operation does not have.
+    pub(crate) fn check_size(&self, size: Option<u32>) -> Result<(), Failure> {
+        let is_bytes = |bytes| bytes == AtomicOp::BYTES;
+        match self.operation.is_atomic() && (self.all || !size.is_none_or(is_bytes)) {
+            true => Err(Failure::usage(format!(
+                "-o {} is always of {} bytes: leave -s and -a out",
+                self.operation.name(),
+                AtomicOp::BYTES
+            ))),
+            false => Ok(()),
         }
     }
 
@@ -134,9 +149,9 @@ impl RunArgs {
     /// measured, DAT's fixed size, also for the engine beside it.
     pub(crate) fn inline_bytes(&self, default: u32) -> u32 {
         self.inline.unwrap_or(match self.operation {
-            Operation::Read => 0,
+            it if it.fetches() => 0,
             _ if self.measures_dat() => dat_api::object::ep::INLINE_BYTES,
-            Operation::Send | Operation::Write => default,
+            _ => default,
         })
     }
 
@@ -161,16 +176,16 @@ impl RunArgs {
     /// `others` are options of the command that only a measuring side has, and
     /// whether they were given.
     pub(crate) fn check(&self, others: &[(bool, &str)]) -> Result<(), Failure> {
-        if self.operation != Operation::Send && self.rx_depth.is_some() {
+        let operation = self.operation.name();
+        if !self.operation.takes_receives() && self.rx_depth.is_some() {
             return Err(Failure::usage(format!(
-                "-r has no meaning with -o {}: only send uses receives; leave it out",
-                self.operation.name()
+                "-r has no meaning with -o {operation}: only send and write-imm use receives; leave it out"
             )));
         }
-        if self.operation == Operation::Read && self.inline.is_some_and(|bytes| bytes > 0) {
-            return Err(Failure::usage(
-                "-I has no meaning with -o read: a read request carries no data; leave it out",
-            ));
+        if self.operation.fetches() && self.inline.is_some_and(|bytes| bytes > 0) {
+            return Err(Failure::usage(format!(
+                "-I has no meaning with -o {operation}: such a request carries no data to copy; leave it out"
+            )));
         }
         self.check_api()?;
         self.perftest.check(self.measures_dat())?;
@@ -202,6 +217,12 @@ impl RunArgs {
         if !self.measures_dat() {
             return Ok(());
         }
+        if self.operation.is_numbered() && self.api.contains(&Api::C) {
+            return Err(Failure::usage(format!(
+                "--api c has no {}: uDAPL 1.2 has no extended operations; use --api engine or --api rust",
+                self.operation.name()
+            )));
+        }
         for (given, option, cause) in [
             (self.inline.is_some(), "-I", "DAT has a fixed inline size"),
             (
@@ -224,7 +245,7 @@ impl RunArgs {
 pub(crate) fn default_inline(operation: Operation) -> u32 {
     match operation {
         Operation::Send => 236,
-        Operation::Write => 220,
-        Operation::Read => 0,
+        Operation::Write | Operation::WriteImm => 220,
+        Operation::Read | Operation::FetchAdd | Operation::CompareSwap => 0,
     }
 }

@@ -58,18 +58,44 @@ choices! {
         Send = "send",
         /// RDMA write, answered by an RDMA write (lat: --last-byte says how it is noticed)
         Write = "write",
+        /// RDMA write with immediate data, noticed by the receive that it takes, answered likewise
+        WriteImm = "write-imm",
         /// RDMA read of the other side's memory
         Read = "read",
+        /// Fetch-and-add on 8 bytes of the other side's memory
+        FetchAdd = "fetch-add",
+        /// Compare-and-swap on 8 bytes of the other side's memory
+        CompareSwap = "compare-swap",
     }
 }
 
 impl Operation {
     /// Returns which part of the round trip is reported, by perftest's convention.
     pub(crate) fn reported(self) -> Reported {
-        match self {
-            Self::Send | Self::Write => Reported::HalfRoundTrip,
-            Self::Read => Reported::FullRoundTrip,
+        match self.fetches() {
+            false => Reported::HalfRoundTrip,
+            true => Reported::FullRoundTrip,
         }
+    }
+
+    /// Returns whether the completion of a request is its answer: data come back, and the other
+    /// side's processor takes no part.
+    pub(crate) fn fetches(self) -> bool {
+        matches!(self, Self::Read) || self.is_atomic()
+    }
+
+    pub(crate) fn is_atomic(self) -> bool {
+        matches!(self, Self::FetchAdd | Self::CompareSwap)
+    }
+
+    /// Returns whether each message takes a receive of the other side.
+    pub(crate) fn takes_receives(self) -> bool {
+        matches!(self, Self::Send | Self::WriteImm)
+    }
+
+    /// Returns whether its requests have values that depend on their number.
+    pub(crate) fn is_numbered(self) -> bool {
+        self == Self::WriteImm || self.is_atomic()
     }
 }
 

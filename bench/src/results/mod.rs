@@ -27,8 +27,8 @@ use crate::failure::Failure;
 
 /// The newest version of each schema that this program reads and writes.
 const SCHEMAS: [(&str, u32); 6] = [
-    ("lat", 4),
-    ("bw", 1),
+    ("lat", 5),
+    ("bw", 2),
     ("wake", 2),
     ("cost", 2),
     ("scale", 4),

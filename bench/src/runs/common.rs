@@ -47,6 +47,7 @@ impl CommonPlan {
         if args.tx_depth.is_none() {
             setup.tx_depth = setup.tx_depth.min(device_port.most_depth);
         }
+        setup.reserve_slots(args)?;
         if args.inline.is_none() && setup.inline > 0 {
             let receives = setup.receives.max(1);
             setup.inline = device_port.inline(setup.inline, &args.api, setup.tx_depth, receives)?;

@@ -12,7 +12,7 @@ use crate::ends::{DevicePort, Needs};
 use crate::exchange;
 use crate::failure::Failure;
 use crate::host::{self, Host};
-use crate::options::{Api, LISTEN, Operation, RunArgs};
+use crate::options::{Api, LISTEN, RunArgs};
 use crate::report::{ClockFacts, RunConditions};
 
 /// The open device and APIs of a run.
@@ -90,7 +90,7 @@ impl<P: Command> Opened<P> {
             goal: amount.goal,
             warmup: amount.warmup,
             tx_depth: setup.tx_depth,
-            rx_depth: (operation == Operation::Send).then_some(setup.receives),
+            rx_depth: operation.takes_receives().then_some(setup.receives),
             inline_bytes: setup.inline,
             inline_bytes_wanted: setup.inline_requested,
             cpu: args.cpu,

@@ -167,9 +167,14 @@ impl Request {
             wr_id,
             op: match op {
                 Op::Send => SendOp::Send,
-                Op::Write | Op::WriteImmediate => SendOp::Write {
+                Op::Write => SendOp::Write {
                     remote_addr: self.remote_addr,
                     rkey: self.rkey,
+                },
+                Op::WriteImmediate(imm) => SendOp::WriteImm {
+                    remote_addr: self.remote_addr,
+                    rkey: self.rkey,
+                    imm,
                 },
                 Op::Read => SendOp::Read {
                     remote_addr: self.remote_addr,
@@ -213,16 +218,16 @@ impl<const SHARED: bool> End for EngineEnd<SHARED> {
         }
     }
 
-    fn request(&self, _: Op, local: Range<usize>, remote: RemoteSegment) -> Request {
+    fn request_of(&self, _: Op, local: &[Range<usize>], remote: RemoteSegment) -> Request {
         Request {
-            segments: Box::new([self.segment(local)]),
+            segments: self.receive_of(local),
             remote_addr: remote.address,
             rkey: remote.context,
         }
     }
 
-    fn receive(&self, into: Range<usize>) -> Box<[Segment]> {
-        Box::new([self.segment(into)])
+    fn receive_of(&self, into: &[Range<usize>]) -> Box<[Segment]> {
+        into.iter().map(|it| self.segment(it.clone())).collect()
     }
 
     #[inline(always)]
@@ -358,6 +363,7 @@ fn done(completion: Completion) -> Result<Done, Fault> {
     Ok(Done {
         cookie: completion.wr_id,
         length: completion.byte_len.into(),
+        immediate: completion.imm,
         endpoint: completion.context,
         more: 0,
     })

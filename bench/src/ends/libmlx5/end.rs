@@ -64,14 +64,16 @@ impl<const SHARED: bool> VerbsEnd<SHARED> {
         unsafe { self.qp.as_ref().qp_num }
     }
 
-    /// Returns a segment that lives until the process ends.
-    fn segment(&self, range: Range<usize>) -> *mut ibv_sge {
-        Box::leak(Box::new(ibv_sge {
-            addr: (self.memory.addr().get() + range.start) as u64,
-            length: range.len() as u32,
+    /// Returns segments that live until the process ends, and their number.
+    fn segments(&self, pieces: &[Range<usize>]) -> (*mut ibv_sge, i32) {
+        let segment = |piece: &Range<usize>| ibv_sge {
+            addr: (self.memory.addr().get() + piece.start) as u64,
+            length: piece.len() as u32,
             // SAFETY: a live region, whose key does not change.
             lkey: unsafe { self.mr.as_ref().lkey },
-        }))
+        };
+        let segments = Vec::leak(pieces.iter().map(segment).collect());
+        (segments.as_mut_ptr(), segments.len() as i32)
     }
 
     /// Calls `ibv_post_recv` or `ibv_post_srq_recv`.
@@ -163,11 +165,11 @@ impl<const SHARED: bool> End for VerbsEnd<SHARED> {
     }
 
     /// The operands of atomic operations are prepared too.
-    fn request(&self, op: Op, local: Range<usize>, remote: RemoteSegment) -> ibv_send_wr {
+    fn request_of(&self, op: Op, local: &[Range<usize>], remote: RemoteSegment) -> ibv_send_wr {
         let (remote_addr, rkey) = (remote.address, remote.context);
         // SAFETY: integers and pointers, for which zero is valid.
         let mut request: ibv_send_wr = unsafe { zeroed() };
-        (request.sg_list, request.num_sge) = (self.segment(local), 1);
+        (request.sg_list, request.num_sge) = self.segments(local);
         request.send_flags = SendFlags::IBV_SEND_SIGNALED.0;
         let rdma = wr_t {
             rdma: rdma_t { remote_addr, rkey },
@@ -183,7 +185,7 @@ impl<const SHARED: bool> End for VerbsEnd<SHARED> {
         (request.opcode, request.wr) = match op {
             Op::Send => (ibv_wr_opcode::IBV_WR_SEND, rdma),
             Op::Write => (ibv_wr_opcode::IBV_WR_RDMA_WRITE, rdma),
-            Op::WriteImmediate => (ibv_wr_opcode::IBV_WR_RDMA_WRITE_WITH_IMM, rdma),
+            Op::WriteImmediate(_) => (ibv_wr_opcode::IBV_WR_RDMA_WRITE_WITH_IMM, rdma),
             Op::Read => (ibv_wr_opcode::IBV_WR_RDMA_READ, rdma),
             Op::Atomic(AtomicOp::FetchAdd(add)) => {
                 (ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD, atomic(add, 0))
@@ -196,10 +198,10 @@ impl<const SHARED: bool> End for VerbsEnd<SHARED> {
         request
     }
 
-    fn receive(&self, into: Range<usize>) -> ibv_recv_wr {
+    fn receive_of(&self, into: &[Range<usize>]) -> ibv_recv_wr {
         // SAFETY: integers and pointers, for which zero is valid.
         let mut receive: ibv_recv_wr = unsafe { zeroed() };
-        (receive.sg_list, receive.num_sge) = (self.segment(into), 1);
+        (receive.sg_list, receive.num_sge) = self.segments(into);
         receive
     }
 
@@ -329,6 +331,7 @@ fn done(completion: &ibv_wc) -> Result<Done, Fault> {
     Ok(Done {
         cookie: completion.wr_id,
         length: completion.byte_len.into(),
+        immediate: 0,
         endpoint: completion.qp_num.into(),
         more: 0,
     })

@@ -129,9 +129,9 @@ unsafe fn post_extended(
                 let code = DAT_IB_CMP_AND_SWAP_OP as DAT_EXTENDED_OP;
                 call(ep, code, compare, swap, local, cookie, remote, flags)
             }
-            Op::WriteImmediate => {
+            Op::WriteImmediate(immediate) => {
                 let code = DAT_IB_RDMA_WRITE_IMMED_OP as DAT_EXTENDED_OP;
-                call(ep, code, 1_i32, local, cookie, remote, 7_u32, flags)
+                call(ep, code, 1_i32, local, cookie, remote, immediate, flags)
             }
             Op::Send | Op::Write | Op::Read => unreachable!("no extension"),
         }

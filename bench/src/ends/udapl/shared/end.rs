@@ -50,7 +50,7 @@ pub(crate) struct CEnd<const SHARED: bool> {
 
 /// The segments of a request.
 pub(crate) struct Request {
-    local: DAT_LMR_TRIPLET,
+    local: Box<[DAT_LMR_TRIPLET]>,
     remote: DAT_RMR_TRIPLET,
 }
 
@@ -99,6 +99,64 @@ impl<const SHARED: bool> CEnd<SHARED> {
         }
     }
 
+    /// Posts a request of this many segments. The compiler knows the number of most.
+    #[inline(always)]
+    fn post_counted(
+        &mut self,
+        op: Op,
+        count: DAT_COUNT,
+        request: &mut Request,
+        cookie: u64,
+        flags: Flags,
+    ) -> Result<(), Fault> {
+        let Endpoint { ep, ref calls, .. } = self.endpoint;
+        let (cookie, flags) = (context(cookie), completion(flags.signaled));
+        let (local, remote) = (request.local.as_mut_ptr(), &raw mut request.remote);
+        // SAFETY: an EP that no other thread uses; the segment's memory outlives the EP (order
+        // of fields), and there are no references to it; the target is only read.
+        unsafe {
+            match op {
+                Op::Send => {
+                    let code = (calls.ep_post_send)(ep, count, local, cookie, flags);
+                    posted("dat_ep_post_send", code)
+                }
+                Op::Write => {
+                    let code = (calls.ep_post_rdma_write)(ep, count, local, cookie, remote, flags);
+                    posted("dat_ep_post_rdma_write", code)
+                }
+                Op::Read => {
+                    let code = (calls.ep_post_rdma_read)(ep, count, local, cookie, remote, flags);
+                    posted("dat_ep_post_rdma_read", code)
+                }
+                Op::Atomic(_) | Op::WriteImmediate(_) => {
+                    let code = post_extended(calls, ep, op, local, cookie, remote);
+                    posted("dat_extension_op", code)
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn post_receive_counted(
+        &mut self,
+        count: DAT_COUNT,
+        into: &mut [DAT_LMR_TRIPLET],
+        cookie: u64,
+    ) -> Result<(), Fault> {
+        let Endpoint { ep, srq, ref calls } = self.endpoint;
+        let (into, cookie) = (into.as_mut_ptr(), context(cookie));
+        // SAFETY: as in `post_counted`.
+        unsafe {
+            if SHARED {
+                let code = (calls.srq_post_recv)(srq, count, into, cookie);
+                posted("dat_srq_post_recv", code)
+            } else {
+                let code = (calls.ep_post_recv)(ep, count, into, cookie, DAT_COMPLETION_DEFAULT_FLAG);
+                posted("dat_ep_post_recv", code)
+            }
+        }
+    }
+
     /// Dequeues a completion, whose event has one of these numbers.
     #[inline(always)]
     fn dequeue<const N: usize>(&self, queue: Queue, numbers: [DAT_EVENT_NUMBER; N]) -> Polled {
@@ -123,7 +181,7 @@ impl<const SHARED: bool> End for CEnd<SHARED> {
     const IMMEDIATES: bool = true;
 
     type Request = Request;
-    type Receive = DAT_LMR_TRIPLET;
+    type Receive = Box<[DAT_LMR_TRIPLET]>;
 
     fn memory(&self) -> NonNull<u8> {
         self.memory.start()
@@ -133,15 +191,16 @@ impl<const SHARED: bool> End for CEnd<SHARED> {
         self.memory.exposed_buffer()
     }
 
-    fn request(&self, _: Op, local: Range<usize>, remote: RemoteSegment) -> Request {
+    fn request_of(&self, _: Op, local: &[Range<usize>], remote: RemoteSegment) -> Request {
         Request {
-            local: self.memory.segment(local),
+            local: self.receive_of(local),
             remote: remote_segment(remote),
         }
     }
 
-    fn receive(&self, into: Range<usize>) -> DAT_LMR_TRIPLET {
-        self.memory.segment(into)
+    fn receive_of(&self, into: &[Range<usize>]) -> Box<[DAT_LMR_TRIPLET]> {
+        let segment = |piece: &Range<usize>| self.memory.segment(piece.clone());
+        into.iter().map(segment).collect()
     }
 
     #[inline(always)]
@@ -153,52 +212,37 @@ impl<const SHARED: bool> End for CEnd<SHARED> {
         cookie: u64,
         flags: Flags,
     ) -> Result<(), Fault> {
-        let Endpoint { ep, ref calls, .. } = self.endpoint;
-        let (cookie, flags) = (context(cookie), completion(flags.signaled));
-        let (local, remote) = (&raw mut request.local, &raw mut request.remote);
-        // SAFETY: an EP that no other thread uses; the segment's memory outlives the EP (order
-        // of fields), and there are no references to it; the target is only read.
-        unsafe {
-            match op {
-                Op::Send => {
-                    let code = (calls.ep_post_send)(ep, 1, local, cookie, flags);
-                    posted("dat_ep_post_send", code)
-                }
-                Op::Write => {
-                    let code = (calls.ep_post_rdma_write)(ep, 1, local, cookie, remote, flags);
-                    posted("dat_ep_post_rdma_write", code)
-                }
-                Op::Read => {
-                    let code = (calls.ep_post_rdma_read)(ep, 1, local, cookie, remote, flags);
-                    posted("dat_ep_post_rdma_read", code)
-                }
-                Op::Atomic(_) | Op::WriteImmediate => {
-                    let code = post_extended(calls, ep, op, local, cookie, remote);
-                    posted("dat_extension_op", code)
-                }
-            }
-        }
+        self.post_counted(op, 1, request, cookie, flags)
+    }
+
+    #[inline(always)]
+    fn post_of(
+        &mut self,
+        op: Op,
+        local: &[Range<usize>],
+        request: &mut Request,
+        flags: Flags,
+    ) -> Result<(), Fault> {
+        self.post_counted(op, local.len() as DAT_COUNT, request, 0, flags)
     }
 
     #[inline(always)]
     fn post_receive(
         &mut self,
         _: Range<usize>,
-        into: &mut DAT_LMR_TRIPLET,
+        into: &mut Box<[DAT_LMR_TRIPLET]>,
         cookie: u64,
     ) -> Result<(), Fault> {
-        let Endpoint { ep, srq, ref calls } = self.endpoint;
-        let (into, cookie) = (&raw mut *into, context(cookie));
-        // SAFETY: as in `post`.
-        unsafe {
-            if SHARED {
-                let code = (calls.srq_post_recv)(srq, 1, into, cookie);
-                posted("dat_srq_post_recv", code)
-            } else {
-                let code = (calls.ep_post_recv)(ep, 1, into, cookie, DAT_COMPLETION_DEFAULT_FLAG);
-                posted("dat_ep_post_recv", code)
-            }
-        }
+        self.post_receive_counted(1, into, cookie)
+    }
+
+    #[inline(always)]
+    fn post_receive_of(
+        &mut self,
+        pieces: &[Range<usize>],
+        into: &mut Box<[DAT_LMR_TRIPLET]>,
+    ) -> Result<(), Fault> {
+        self.post_receive_counted(pieces.len() as DAT_COUNT, into, 0)
     }
 
     #[inline(always)]
@@ -275,6 +319,7 @@ fn done<const N: usize>(
         cookie: unsafe { data.user_cookie.as_64 },
         #[allow(clippy::unnecessary_cast, reason = "uDAPL 2.0 has 32 bits")]
         length: data.transfered_length as u64,
+        immediate: 0,
         endpoint: 0,
         more,
     })

@@ -208,7 +208,7 @@ impl Dat for C {
     }
 }
 
-/// Returns endpoint attributes with the depths of the run, one segment, and as
+/// Returns endpoint attributes with the depths and segments of the run, and as
 /// many RDMA reads in flight as the run needs, if the device has reads.
 fn attributes(limits: &DAT_IA_ATTR, shape: &Shape) -> DAT_EP_ATTR {
     DAT_EP_ATTR {
@@ -220,13 +220,13 @@ fn attributes(limits: &DAT_IA_ATTR, shape: &Shape) -> DAT_EP_ATTR {
         request_completion_flags: DAT_COMPLETION_DEFAULT_FLAG,
         max_recv_dtos: count(shape.receives),
         max_request_dtos: count(shape.sends),
-        max_recv_iov: 1,
-        max_request_iov: 1,
+        max_recv_iov: shape.segments,
+        max_request_iov: shape.segments,
         max_rdma_read_in: limits.max_rdma_read_per_ep_in.min(shape.reads),
         max_rdma_read_out: limits.max_rdma_read_per_ep_out.min(shape.reads),
         srq_soft_hw: 0,
-        max_rdma_read_iov: 1,
-        max_rdma_write_iov: 1,
+        max_rdma_read_iov: shape.segments,
+        max_rdma_write_iov: shape.segments,
         ep_transport_specific_count: 0,
         ep_transport_specific: null_mut(),
         ep_provider_specific_count: 0,
