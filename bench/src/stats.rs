@@ -6,12 +6,16 @@
 //! samples and no cancellation.
 
 pub(crate) mod pace;
+mod reported;
 pub(crate) mod rounds;
 pub(crate) mod shift;
+pub(crate) mod timeline;
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+
+pub(crate) use reported::{Reported, supports};
 
 use crate::clock::Clock;
 
@@ -23,33 +27,11 @@ const DIGITS: u8 = 3;
 /// Number of largest samples that perftest's `t_max` leaves out.
 const LEFT_OUT_BY_PERFTEST: usize = 2;
 
-/// Least number of samples above a percentile: with fewer, it says more about
-/// chance than about the distribution.
-const LEAST_ABOVE: f64 = 10.0;
-
-/// The part of a round trip that is reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Reported {
-    /// Half of it: one way (send and write).
-    HalfRoundTrip,
-    /// All of it (read, which returns the data within the operation).
-    FullRoundTrip,
-}
-
-impl Reported {
-    fn divisor(self) -> f64 {
-        match self {
-            Self::HalfRoundTrip => 2.0,
-            Self::FullRoundTrip => 1.0,
-        }
-    }
-}
-
 /// The samples of one message size and interface.
 pub(crate) struct Samples {
     /// In reported nanoseconds.
     histogram: Histogram<u64>,
+    reported: Reported,
     /// Reported nanoseconds per tick, as a fixed-point number with 32 fraction bits.
     scale: u64,
     nanoseconds_per_tick: f64,
@@ -68,6 +50,7 @@ impl Samples {
         Self {
             histogram: Histogram::new_with_bounds(1, longest, DIGITS)
                 .expect("the bounds are constants that the histogram accepts"),
+            reported,
             scale: (nanoseconds_per_tick * (1u64 << 32) as f64).round() as u64,
             nanoseconds_per_tick,
             count: 0,
@@ -123,6 +106,10 @@ impl Samples {
                 self.keep_large(ticks);
             }
         }
+    }
+
+    pub(crate) fn reported(&self) -> Reported {
+        self.reported
     }
 
     /// Returns the number of samples.
@@ -200,9 +187,7 @@ impl Samples {
 
     /// Returns the quantile if at least ten samples are above it.
     pub(crate) fn percentile(&self, share: f64) -> Option<f64> {
-        // The tolerance is for shares such as 0.999, whose complement is not exact.
-        let above = self.count as f64 * (1.0 - share) + 1e-6;
-        (above >= LEAST_ABOVE).then(|| self.quantile(share))
+        supports(self.count, share).then(|| self.quantile(share))
     }
 }
 

@@ -11,7 +11,8 @@ use crate::report::document::{document, object};
 
 /// Name and version of the schema. Version 1 had one result per size; since version
 /// 2 there is one per size and API. Since version 3 percentiles without enough
-/// samples are null; since version 4, `run.arrival` is there; version 5 has more operations.
+/// samples are null; since version 4, `run.arrival` is there; version 5 has `series`, and more
+/// operations.
 const SCHEMA: &str = "dat-bench/lat/5";
 
 #[derive(Serialize)]
@@ -54,6 +55,7 @@ fn entry(outcome: &Outcome, conditions: &Conditions) -> impl Serialize {
         rate_per_second: open.map(|open| open.rate),
         #[serde(flatten)]
         times: times(&outcome.times),
+        series: &outcome.series,
         payload_verified: outcome.verified,
         #[serde(flatten)]
         reliability: outcome.reliability(conditions),

@@ -107,11 +107,12 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::noise::Noise;
-    use crate::report::Distribution;
+    use crate::report::{Distribution, Series};
     use crate::stats::{Reported, Samples};
 
     fn outcome(api: Api, medians: &[f64]) -> Outcome {
         Outcome {
+            series: Series::default(),
             size: 64,
             api,
             times: Distribution {

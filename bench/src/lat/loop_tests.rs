@@ -18,6 +18,7 @@ use crate::ends::payload::Layout;
 use crate::ends::{Setup, Stop, Watchdog};
 use crate::options::Operation;
 use crate::report::Goal;
+use crate::stats::timeline::Timeline;
 use crate::stats::{Reported, Samples};
 
 /// An operation, and how a write is noticed.
@@ -78,7 +79,9 @@ fn run_of(
     near.link.end.breaks = breaks;
     let clock = Clock::monotonic();
     let mut samples = Samples::new(&clock, Reported::HalfRoundTrip);
-    let mut meter = Meter::new(clock, Goal::Iterations(1000), 100, &mut samples);
+    let mut timeline = Timeline::new(clock, 1, 0);
+    let times = (&mut samples, &mut timeline);
+    let mut meter = Meter::new(clock, Goal::Iterations(1000), 100, times);
     let (near, watchdog, mut answered) = (&mut near, &mut short_watchdog(), 0);
     with_messages!(kind, setup.is_numbered(), M => {
         let mut far = Responder::<M, _>::new(&mut far, short_watchdog());
@@ -198,7 +201,7 @@ fn on_schedule_of(
     let (mut near, mut far) = pair(setup, depth);
     let clock = Clock::monotonic();
     let samples = || Samples::new(&clock, Reported::FullRoundTrip);
-    let mut recording = Recording::new(samples);
+    let mut recording = Recording::new(samples, Timeline::new(clock, 1, 0));
     let schedule = Schedule {
         clock,
         interval,

@@ -7,11 +7,13 @@
 use crate::clock::Clock;
 use crate::report::Goal;
 use crate::stats::Samples;
+use crate::stats::timeline::Timeline;
 
 /// Counts round trips, and records a sample of each one after the warm-up.
 pub(super) struct Meter<'a> {
     clock: Clock,
     samples: &'a mut Samples,
+    timeline: &'a mut Timeline,
     warmup: u64,
     /// Number of round trips to make, warm-up included.
     last_trip: u64,
@@ -28,7 +30,12 @@ pub(super) struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    pub(super) fn new(clock: Clock, goal: Goal, warmup: u64, samples: &'a mut Samples) -> Self {
+    pub(super) fn new(
+        clock: Clock,
+        goal: Goal,
+        warmup: u64,
+        (samples, timeline): (&'a mut Samples, &'a mut Timeline),
+    ) -> Self {
         let (last_trip, duration) = match goal {
             Goal::Iterations(count) => (warmup.saturating_add(count), u64::MAX),
             Goal::Duration(duration) => (u64::MAX, clock.ticks(duration)),
@@ -36,6 +43,7 @@ impl<'a> Meter<'a> {
         Self {
             clock,
             samples,
+            timeline,
             warmup,
             last_trip,
             duration,
@@ -78,6 +86,8 @@ impl<'a> Meter<'a> {
     pub(super) fn record(&mut self) {
         if self.begun > self.warmup + 1 {
             self.samples.record(self.ticks);
+            let sent = self.since.wrapping_sub(self.ticks);
+            self.timeline.record(sent, self.ticks, self.ticks);
         }
     }
 
@@ -91,12 +101,15 @@ impl<'a> Meter<'a> {
 mod tests {
     use super::*;
     use crate::stats::Reported;
+    use crate::stats::timeline::Part;
     use std::time::Duration;
 
     fn run(goal: Goal, warmup: u64) -> (u64, u64) {
         let clock = Clock::monotonic();
         let mut samples = Samples::new(&clock, Reported::FullRoundTrip);
-        let mut meter = Meter::new(clock, goal, warmup, &mut samples);
+        let mut timeline = Timeline::new(clock, 1, 0);
+        timeline.begin(Part::Messages(100));
+        let mut meter = Meter::new(clock, goal, warmup, (&mut samples, &mut timeline));
         let mut trips = 0;
         while meter.lap() {
             meter.record();
@@ -104,6 +117,8 @@ mod tests {
         }
         meter.record();
         assert_eq!(meter.round_trips(), trips);
+        let slots = timeline.points(0, Reported::FullRoundTrip);
+        assert_eq!(slots.map(|slot| slot.samples).sum::<u64>(), samples.count());
         (trips, samples.count())
     }
 

@@ -3,7 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `loop_tests` | the loops over links in memory |
-//! | `json`, `table`, `layers`, `histogram` | output |
+//! | `json`, `table`, `layers`, `histogram`, `samples` | output |
 //! | `sides` | the passes between two sides, in one process or in two |
 //! | `outcome` | the results of a case |
 //! | `open` | the open loop: messages on schedule |
@@ -34,6 +34,7 @@ pub(crate) mod options;
 mod outcome;
 mod pass;
 mod plan;
+mod samples;
 mod side;
 mod sides;
 mod table;
@@ -45,6 +46,7 @@ use self::plan::Plan;
 use self::table::Columns;
 use crate::ends::Needs;
 use crate::failure::Failure;
+use crate::output;
 use crate::report::fit::fit;
 use crate::report::{Files, Reliability, reliability};
 use crate::runs::{self, Measured, Sides};
@@ -52,7 +54,8 @@ use crate::runs::{self, Measured, Sides};
 /// Runs the command. Prints the result of each size when it is measured.
 pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
     args.check()?;
-    let files = Files::prepare(&args.run.results, &args.histograms, cases(args))?;
+    let mut files = Files::prepare(&args.run.results, &args.histograms, cases(args))?;
+    output::probe_all(&args.samples)?;
     if let Some(wait) = args.wait() {
         // SAFETY: no other thread of this program runs before a device is opened.
         unsafe { std::env::set_var("DAT_WAIT", wait.name()) };
@@ -85,7 +88,11 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
         return ended;
     }
     // What was measured before a failure is kept.
-    let text = text_below(&conditions, columns, &outcomes, args.first_look);
+    let mut text = text_below(&conditions, columns, &outcomes, args.first_look);
+    if let Some(path) = &args.samples {
+        text += &fit(&samples::note(path, &outcomes, plan.most_kept()));
+        files.add(path.clone(), samples::document(&outcomes));
+    }
     let json = json::text(&conditions, &outcomes, ended.is_ok());
     let samples = outcomes.iter().flat_map(|outcome| {
         let service = outcome.open.iter().map(|open| &open.service.samples);

@@ -69,8 +69,10 @@ pub(super) fn measure<M: Messages, E: End>(
         if M::has_arrived(side, warmed + answered + 1)? {
             let now = clock.now();
             let (due, sent) = flights[answered as usize % most];
-            recording.samples.record(now.wrapping_sub(due));
-            recording.service.record(now.wrapping_sub(sent));
+            let (response, service) = (now.wrapping_sub(due), now.wrapping_sub(sent));
+            recording.samples.record(response);
+            recording.service.record(service);
+            recording.timeline.record(sent, response, service);
             answered += 1;
             if checks {
                 side.link.check(warmed + answered)?;

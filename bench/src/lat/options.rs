@@ -1,5 +1,7 @@
 //! Options and help of `dat-bench lat`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use crate::failure::Failure;
@@ -126,6 +128,10 @@ pub(crate) struct LatArgs {
     pub(crate) warmup: Option<u64>,
     #[command(flatten)]
     pub(crate) histograms: HistogramArgs,
+    /// Write each measured message as a row of CSV: when it was sent, size, interface and latency;
+    /// of more than 1000000 messages in a run, the first of each round
+    #[arg(long, value_name = "FILE")]
+    pub(crate) samples: Option<PathBuf>,
     /// Say of an unreliable result what it means for a first look (for perf-scripts/quickstart)
     #[arg(long, hide = true)]
     pub(crate) first_look: bool,
@@ -172,6 +178,7 @@ impl LatArgs {
         self.run.check(&[
             (self.histograms.hgrm.is_some(), "--hgrm"),
             (self.histograms.hlog.is_some(), "--hlog"),
+            (self.samples.is_some(), "--samples"),
         ])?;
         self.run.check_size(self.size)?;
         if self.last_byte.is_some() && self.run.operation != Operation::Write {

@@ -3,7 +3,7 @@
 use super::conditions::Conditions;
 use crate::noise::{Noise, Problem, Waiting};
 use crate::options::{Api, Wait};
-use crate::report::{Distribution, Reliability};
+use crate::report::{Distribution, Reliability, Series};
 use crate::stats::pace::Pace;
 
 /// The result of one size and interface.
@@ -14,6 +14,8 @@ pub(super) struct Outcome {
     pub(super) api: Api,
     /// Round trips; in an open loop, response times.
     pub(super) times: Distribution,
+    /// The same over the time of the case.
+    pub(super) series: Series,
     /// The rest of an open loop; none in a closed one.
     pub(super) open: Option<Open>,
     /// What disturbed the measuring thread in all rounds.

@@ -6,6 +6,7 @@ use crate::noise::Noise;
 use crate::options::Operation;
 use crate::stats::Samples;
 use crate::stats::pace::Pace;
+use crate::stats::timeline::Timeline;
 
 /// What messages a pass exchanges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +68,7 @@ pub(super) struct Recording {
     pub(super) samples: Samples,
     /// Service times of an open loop.
     pub(super) service: Samples,
+    pub(super) timeline: Timeline,
     pub(super) pace: Pace,
     pub(super) noise: Noise,
     /// Messages exchanged, warm-up included.
@@ -75,10 +77,11 @@ pub(super) struct Recording {
 
 impl Recording {
     /// Returns a recording without samples; `samples` makes them.
-    pub(super) fn new(samples: impl Fn() -> Samples) -> Self {
+    pub(super) fn new(samples: impl Fn() -> Samples, timeline: Timeline) -> Self {
         Self {
             samples: samples(),
             service: samples(),
+            timeline,
             pace: Pace::default(),
             noise: Noise::default(),
             messages: 0,

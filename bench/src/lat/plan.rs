@@ -12,8 +12,9 @@ use super::pass::{Kind, Pass, Schedule};
 use crate::ends::DevicePort;
 use crate::failure::Failure;
 use crate::options::{LastByte, Operation, Wait};
-use crate::report::{Goal, RunConditions};
+use crate::report::{Goal, MOST_KEPT, RunConditions};
 use crate::runs::{Amount, CommonPlan};
+use crate::stats::timeline::{Part, Timeline};
 use crate::stats::{Reported, Samples};
 
 /// A sender that cannot keep its rate sends for twice the time of the schedule, and
@@ -25,6 +26,8 @@ pub(super) struct Plan {
     pub(super) common: CommonPlan,
     pub(super) wait: Option<Wait>,
     pub(super) rates: Vec<Option<f64>>,
+    /// Whether messages are kept one by one.
+    pub(super) keeps: bool,
     /// For writes only.
     pub(super) last_byte: Option<LastByte>,
     /// How writes are noticed; set when the sides are connected.
@@ -49,6 +52,7 @@ impl Plan {
             common,
             wait: args.wait(),
             rates: args.rates(),
+            keeps: args.samples.is_some(),
             last_byte: (run.operation == Operation::Write).then(|| args.last_byte()),
             arrival: None,
         }
@@ -93,7 +97,39 @@ impl Plan {
         Samples::new(&self.common.clock, self.reported())
     }
 
-    pub(super) fn meter<'a>(&self, pass: Pass, samples: &'a mut Samples) -> Meter<'a> {
+    /// Returns the timeline of a pass. If messages are kept one by one, all passes have the same
+    /// share of them.
+    pub(super) fn timeline(&self) -> Timeline {
+        let CommonPlan { amount, clock, .. } = &self.common;
+        let kept = match (self.keeps, amount.goal) {
+            (false, _) => 0,
+            (true, Goal::Iterations(count)) => self.most_kept().min(amount.part(count, 0)),
+            (true, Goal::Duration(_)) => self.most_kept(),
+        };
+        Timeline::new(*clock, amount.rounds(), kept)
+    }
+
+    /// Returns how many messages of a pass are kept one by one at most.
+    pub(super) fn most_kept(&self) -> u64 {
+        let amount = &self.common.amount;
+        let cases = amount.sizes.len() * self.rates.len() * amount.apis.len();
+        (MOST_KEPT / cases as u64 / u64::from(amount.rounds())).max(1)
+    }
+
+    /// Returns the messages or the time of a pass.
+    pub(super) fn part(&self, pass: Pass) -> Part {
+        match (self.schedule(pass), self.common.amount.goal_of(pass.round)) {
+            (Some(schedule), _) => Part::Messages(schedule.count),
+            (None, Goal::Iterations(count)) => Part::Messages(count),
+            (None, Goal::Duration(time)) => Part::Time(time),
+        }
+    }
+
+    pub(super) fn meter<'a>(
+        &self,
+        pass: Pass,
+        times: (&'a mut Samples, &'a mut Timeline),
+    ) -> Meter<'a> {
         let amount = &self.common.amount;
         let goal = match pass.rate {
             // Only the warm-up.
@@ -101,7 +137,7 @@ impl Plan {
             None => amount.goal_of(pass.round),
         };
         let warmup = amount.part(amount.warmup, pass.round);
-        Meter::new(self.common.clock, goal, warmup, samples)
+        Meter::new(self.common.clock, goal, warmup, times)
     }
 
     /// Returns the schedule of a pass in an open loop.
@@ -158,6 +194,7 @@ mod tests {
     /// The numbers of samples and round trips of one interface in all rounds.
     fn samples_of(plan: &Plan) -> (u64, u64) {
         let mut samples = plan.samples();
+        let mut timeline = plan.timeline();
         let mut trips = 0;
         for round in 0..plan.common.amount.rounds() {
             let pass = Pass {
@@ -166,7 +203,7 @@ mod tests {
                 rate: None,
                 kind: Kind::Receive,
             };
-            let mut meter = plan.meter(pass, &mut samples);
+            let mut meter = plan.meter(pass, (&mut samples, &mut timeline));
             while meter.lap() {
                 meter.record();
             }

@@ -41,7 +41,7 @@ use crate::exchange::{Done, Options, Peer};
 use crate::failure::Failure;
 use crate::noise::{Noise, Watch};
 use crate::options::{Api, Wait};
-use crate::report::Distribution;
+use crate::report::{Distribution, Series};
 use crate::runs::{Command, CommonPlan, explain};
 use crate::stats::pace::Pace;
 
@@ -99,7 +99,7 @@ impl Command for Plan {
     }
 
     fn recording(&self) -> Recording {
-        Recording::new(|| self.samples())
+        Recording::new(|| self.samples(), self.timeline())
     }
 
     fn messages(recording: &Recording) -> u64 {
@@ -116,6 +116,7 @@ impl Command for Plan {
                 pace: Pace::default(),
             }),
             times: Distribution::new(self.samples()),
+            series: Series::default(),
             noise: Noise::default(),
             verified: true,
         }
@@ -123,6 +124,8 @@ impl Command for Plan {
 
     fn add(outcome: &mut Outcome, round: &Recording) {
         outcome.times.add(&round.samples);
+        let reported = round.samples.reported();
+        outcome.series.add(&round.timeline, reported, &round.noise);
         outcome.noise.add(&round.noise);
         if let Some(open) = &mut outcome.open {
             open.service.add(&round.service);
@@ -257,7 +260,9 @@ fn timed<M: Messages, E: End>(
 ) -> Result<(), Stop> {
     recording.clear();
     let watch = Watch::begin(&plan.common.clock);
-    let mut meter = plan.meter(pass, &mut recording.samples);
+    recording.timeline.begin(plan.part(pass));
+    let times = (&mut recording.samples, &mut recording.timeline);
+    let mut meter = plan.meter(pass, times);
     closed::measure::<M, E>(side, other_side, &mut meter, watchdog)?;
     let mut trips = meter.round_trips();
     if let Some(schedule) = plan.schedule(pass) {

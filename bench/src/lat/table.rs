@@ -146,6 +146,7 @@ mod tests {
     use crate::lat::outcome::Open;
     use crate::noise::Noise;
     use crate::options::Api;
+    use crate::report::Series;
     use crate::report::fit::assert_fits;
     use crate::stats::pace::Pace;
     use crate::stats::{Reported, Samples};
@@ -184,6 +185,7 @@ mod tests {
                 service: times(100_000, 10),
                 pace: Pace::default(),
             }),
+            series: Series::default(),
             noise: Noise::default(),
             verified: true,
         };

@@ -23,6 +23,8 @@ pub(crate) struct Files {
     cases: Vec<Vec<String>>,
     /// When the run began, by two clocks.
     began: (SystemTime, Instant),
+    /// Other files: names and contents.
+    others: Vec<(PathBuf, String)>,
 }
 
 impl Files {
@@ -58,12 +60,19 @@ impl Files {
             hlog,
             cases,
             began: (SystemTime::now(), Instant::now()),
+            others: Vec::new(),
         })
     }
 
     /// As [`Files::prepare`], for a command without histograms.
     pub(crate) fn of_run(results: &ResultArgs) -> Result<Self, Failure> {
         Self::prepare(results, &HistogramArgs::default(), Vec::new())
+    }
+
+    /// Adds a file that the command has made; its name must have been checked before the
+    /// measurement.
+    pub(crate) fn add(&mut self, path: PathBuf, text: String) {
+        self.others.push((path, text));
     }
 
     /// Ends a command: prints its text, writes the files, and fails if the run failed, or if its
@@ -113,6 +122,7 @@ impl Files {
         }
         let each = self.hgrm.into_iter().zip(cases);
         files.extend(each.map(|(path, samples)| (path, hgrm::document(samples))));
+        files.extend(self.others);
         Ok(files)
     }
 }

@@ -8,6 +8,7 @@
 //! | `csv`, `svg`, `hgrm`, `hlog` | CSV, plots, HdrHistogram's text and log |
 //! | `reliability` | whether the results can be relied on; `--strict` |
 //! | `distribution` | the measured times of one case |
+//! | `series` | the same over the time of the run, and message by message |
 //! | `document` | the keys of every JSON file |
 //! | `run` | the conditions of runs with two sides |
 //! | `conditions` | the conditions of every run |
@@ -25,6 +26,7 @@ mod hlog;
 mod progress;
 pub(crate) mod reliability;
 mod run;
+mod series;
 mod svg;
 
 pub(crate) use conditions::{DeviceFacts, Goal, head, pinned};
@@ -33,3 +35,4 @@ pub(crate) use files::Files;
 pub(crate) use progress::Progress;
 pub(crate) use reliability::Reliability;
 pub(crate) use run::{ClockFacts, RunConditions};
+pub(crate) use series::{MOST_KEPT, Series};

@@ -156,7 +156,7 @@ fn files_that_cannot_be_used_are_refused_with_a_cause() {
         (r#"{"schema": "dat-bench/devices/1"}"#, "expected a result"),
         (
             r#"{"schema": "dat-bench/lat/99", "results": []}"#,
-            "lat up to version 4",
+            "lat up to version 5",
         ),
         (r#"{"schema": "dat-bench/lat/2"}"#, "incomplete"),
     ] {
