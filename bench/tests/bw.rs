@@ -187,13 +187,10 @@ fn all_sizes_are_in_the_table_and_in_csv() {
     ))
     .expect(0, &[]);
     let lines: Vec<_> = ended.stdout.lines().collect();
-    let columns = "case,samples,reliable,bw_peak_MiB_per_s,bw_avg_MiB_per_s,msg_rate_Mpps";
+    let columns =
+        "size_bytes,api,samples,reliable,bw_peak_MiB_per_s,bw_avg_MiB_per_s,msg_rate_Mpps";
     assert_eq!((lines[0], lines.len()), (columns, 24));
-    assert!(
-        lines[23].starts_with(r#""8388608 bytes, engine",4,"#),
-        "{}",
-        lines[23]
-    );
+    assert!(lines[23].starts_with("8388608,engine,4,"), "{}", lines[23]);
     let words = "bw --loopback -a -n 4 --warmup 1 --report_gbits";
     run(emulated("bw-all", words)).expect(0, &["BW average[Gb/sec]", "8388608"]);
 }
@@ -238,9 +235,28 @@ fn conditions_and_diff_use_the_columns() {
         ("bw_avg<100000000Gb/s", 3, "bw_avg is"),
         ("bw_peak<0", 0, ""),
         ("msg_rate<1000000Mpps", 3, "msg_rate is"),
-        ("bw_avg>5us", 1, "not a time"),
-        ("bw_avg>5Mpps", 1, "not in Mpps"),
-        ("p99>5us", 1, "it has bw_peak, bw_avg, msg_rate"),
+        (
+            "bw_avg>5us",
+            1,
+            "bw_avg is a bandwidth: give a limit with MiB/s or Gb/s",
+        ),
+        ("bw_avg>5Mpps", 1, "bw_avg is a bandwidth"),
+        (
+            "p99>5us",
+            1,
+            "bw measures no percentiles; it has bw_peak, bw_avg, msg_rate",
+        ),
+        ("max>5us", 1, "bw measures no figure 'max'; it has bw_peak"),
+        (
+            "bw_peak>5 -N",
+            1,
+            "this run has no bw_peak: -N switches it off",
+        ),
+        (
+            "bw_peak>5 -q 300",
+            1,
+            "no bw_peak: it is looked for in up to 20000 messages",
+        ),
     ] {
         let words = format!("bw --loopback -n 100 --fail-if {condition}");
         run(emulated("bw-diff", &words)).expect(status, &[said]);

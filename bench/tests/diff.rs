@@ -43,7 +43,16 @@ fn a_condition_that_holds_fails_the_run_after_its_files_are_written() {
     let words = "lat --loopback -n 1000 --fail-if max>1000s --fail-if p50<1ns";
     run(emulated("diff", words)).expect(0, &[]);
     let words = "lat --loopback -n 100 --fail-if p99>1000s";
-    run(emulated("diff", words)).expect(1, &["no figure 'p99'", "100 samples"]);
+    let refused = run(emulated("diff", words)).expect(1, &["p99 needs 1000 samples", "-n"]);
+    assert!(!refused.stdout.contains("#bytes"), "{}", refused.stdout);
+    let words = "lat --loopback -n 1000 --fail-if p98.5>1ns";
+    run(emulated("diff", words)).expect(3, &["p98.5>1ns: 2 bytes", "p98.5 is"]);
+    let words = "cost -d emu --fail-if instructions>1";
+    run(bench(words)).expect(1, &["give --instructions, too"]);
+    let words = "scale -d emu --fail-if p50>1us";
+    run(bench(words)).expect(1, &["scale measures no percentiles; it has time"]);
+    let words = "wake -d emu --fail-if bw_avg>1";
+    run(bench(words)).expect(1, &["wake has no figure 'bw_avg'", "cpu-share"]);
     let words = "wake --rounds 1 -D 0.02 --wait poll --rate 1000 --fail-if cpu>1ns";
     run(emulated("diff", words)).expect(3, &["poll, 1000/s: cpu is"]);
 }
@@ -66,7 +75,15 @@ fn files_and_conditions_without_sense_are_refused() {
         ),
         (format!("diff {lat} /nonexistent"), "/nonexistent"),
         (format!("diff {lat} {lat} --fail-if p99=1"), "FIGURE>LIMIT"),
-        (format!("diff {lat} {lat} --fail-if p42>1"), "no figure"),
+        (format!("diff {lat} {lat} --fail-if p42.x>1"), "no figure"),
+        (
+            format!("diff {lat} {lat} --fail-if p99.9>1"),
+            "needs 10000 samples",
+        ),
+        (
+            format!("diff {lat} {lat} --fail-if p42>1MiB/s"),
+            "p42 is a time",
+        ),
         (format!("diff {lat}"), "AFTER"),
         ("lat --loopback --fail-if p50>+5%".into(), "dat-bench diff"),
         ("lat --fail-if p50>5us".into(), "--fail-if has no effect"),

@@ -166,13 +166,9 @@ fn a_result_file_named_dash_is_standard_output() {
     assert!(ended.stderr.contains("t_typical"), "{}", ended.stderr);
     let ended = run(emulated("dash", "lat --loopback -a -n 10 --csv -")).expect(0, &[]);
     let lines: Vec<_> = ended.stdout.lines().collect();
-    let columns = "case,samples,reliable,min_us,p50_us,avg_us,stdev_us,max_us";
+    let columns = "size_bytes,api,samples,reliable,min_us,p50_us,avg_us,stdev_us,max_us";
     assert_eq!((lines[0], lines.len()), (columns, 24));
-    assert!(
-        lines[23].starts_with(r#""8388608 bytes, engine",10,"#),
-        "{}",
-        lines[23]
-    );
+    assert!(lines[23].starts_with("8388608,engine,10,"), "{}", lines[23]);
     for (words, named) in [
         ("lat --loopback -n 10 --json - --csv -", "only one"),
         ("lat --loopback -a -n 10 --hgrm -", "this run has 23"),

@@ -40,7 +40,7 @@ use crate::runs::{self, Measured, Sides};
 
 /// Runs one of the two commands. Prints the result of each size when it is measured.
 pub(crate) fn run(what: Throughput, args: &BwArgs) -> Result<(), Failure> {
-    args.check()?;
+    args.check(what)?;
     let files = Files::of_run(&args.run.results)?;
     let needs = Needs {
         largest: args.sizes(what).into_iter().max().unwrap_or(1),

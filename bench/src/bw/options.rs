@@ -5,6 +5,7 @@ use clap::Args;
 use crate::ends::LONGEST_LIST;
 use crate::failure::Failure;
 use crate::options::{MAX_WARMUP, Operation, RunArgs, choices, default_inline, size};
+use crate::results::{self, Offer, Percentiles, Unit};
 
 pub(crate) const ABOUT: &str = "\
 Measure bandwidth: how many bytes per second one side can send, write or read.
@@ -71,7 +72,7 @@ Exit status: 0 good, 1 usage, 2 environment (no device, no locked memory, no ser
 /// The help of `--fail-if`.
 const FIGURES: &str = "\
 Fail with status 3 if this holds for a result, such as bw_avg<10000 or msg_rate<1.5; the
-figures are bw_peak and bw_avg (MiB/sec, always), and msg_rate (Mpps)";
+figures are bw_peak and bw_avg (MiB/s, or with a unit MiB/s or Gb/s), and msg_rate (Mpps)";
 
 #[derive(Clone, Debug, Args)]
 #[command(mut_arg("fail_if", |it| it.help(FIGURES)))]
@@ -120,6 +121,8 @@ choices! {
     }
 }
 
+/// The most messages of a size among which the peak is looked for, as in perftest.
+const MOST_FOR_PEAK: u64 = 20_000;
 /// Up to this size, requests share completions by default, as in perftest.
 const MOST_MODERATED: u32 = 8192;
 
@@ -159,9 +162,38 @@ impl BwArgs {
         })
     }
 
+    /// Returns why the run does not look for the peak, if it does not.
+    pub(crate) fn no_peak(&self, what: Throughput) -> Option<&'static str> {
+        let all = self.iterations(what).saturating_mul(self.endpoints.into());
+        match what {
+            Throughput::Rate => Some("only 'bw' looks for it"),
+            _ if self.no_peak => Some("-N switches it off"),
+            _ if self.run.duration.is_some() => Some("with -D, it is not looked for"),
+            _ if all > MOST_FOR_PEAK => Some("it is looked for in up to 20000 messages per size"),
+            Throughput::Bw => None,
+        }
+    }
+
+    /// Refuses conditions that this run cannot judge.
+    fn check_conditions(&self, what: Throughput) -> Result<(), Failure> {
+        let absent = self.no_peak(what).map(|reason| ("bw_peak", reason));
+        let offer = Offer {
+            command: what.name(),
+            figures: &[
+                ("bw_peak", Unit::Mebibytes),
+                ("bw_avg", Unit::Mebibytes),
+                ("msg_rate", Unit::Megamessages),
+            ],
+            absent: absent.as_slice(),
+            percentiles: Percentiles::None,
+        };
+        results::check(&self.run.results.fail_if, &offer)
+    }
+
     /// Refuses options without effect in this run, which clap does not check.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
+    pub(crate) fn check(&self, what: Throughput) -> Result<(), Failure> {
         self.run.check(&[])?;
+        self.check_conditions(what)?;
         if self.run.perftest.events {
             return Err(Failure::usage(
                 "-e: bw and rate poll for completions, which is what a full queue needs; 'lat -e' measures latency with threads that sleep, 'wake' what it takes to wake them",

@@ -11,8 +11,6 @@ use dat_engine::cm::ListenOn;
 
 /// Default depth of the send queue, as in perftest.
 const TX_DEPTH: u32 = 128;
-/// The most messages of a size among which the peak is looked for, as in perftest.
-const MOST_FOR_PEAK: u64 = 20_000;
 /// RDMA reads in flight of a DAT endpoint, if the device has as many; the engine's
 /// default.
 const READS: i32 = 16;
@@ -36,8 +34,6 @@ impl Plan {
         let (run, iterations) = (&args.run, args.iterations(what));
         let warmup = run.warmup(args.warmup, iterations);
         let amount = Amount::new(run, args.sizes(what), iterations, warmup);
-        let by_iterations = matches!(amount.goal, Goal::Iterations(count)
-            if count.saturating_mul(args.endpoints.into()) <= MOST_FOR_PEAK);
         let mut common = CommonPlan::new(run, amount, TX_DEPTH, args.default_inline(what));
         common.setup.reads = READS;
         common.fit_to_device(device_port, listen, run)?;
@@ -46,7 +42,7 @@ impl Plan {
             what,
             common,
             args: args.clone(),
-            looks_for_peak: what == Throughput::Bw && !args.no_peak && by_iterations,
+            looks_for_peak: args.no_peak(what).is_none(),
         })
     }
 

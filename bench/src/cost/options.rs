@@ -5,6 +5,7 @@ use clap::Args;
 use super::variant::Variant;
 use crate::failure::Failure;
 use crate::options::{WorkerArgs, require_once};
+use crate::results::Unit;
 
 pub(crate) const ABOUT: &str = "\
 Measure the processor cost of posts and polls, beside libmlx5.
@@ -84,6 +85,8 @@ impl CostArgs {
     pub(crate) fn variants(&self) -> Result<Vec<Variant>, Failure> {
         use clap::ValueEnum;
         require_once("--api", &self.api)?;
+        let figures = [("time", Unit::Nanoseconds), ("instructions", Unit::None)];
+        self.common.check_conditions("cost", &figures)?;
         if self.api.is_empty() {
             return Ok(Variant::value_variants().to_vec());
         }

@@ -9,6 +9,7 @@ use crate::options::{
     Api, HistogramArgs, LastByte, MAX_WARMUP, Operation, RunArgs, Wait, default_inline, per_second,
     require_once, size,
 };
+use crate::results::{self, Offer, Percentiles, Unit};
 
 pub(crate) const ABOUT: &str = "\
 Measure ping-pong latency, in microseconds.
@@ -99,7 +100,7 @@ Exit status: 0 good, 1 usage, 2 environment (no device, no locked memory, no ser
 /// The help of `--fail-if`.
 const FIGURES: &str = "\
 Fail with status 3 if this holds for a result, such as p99>5us or max>1ms; the figures are
-min, p50, p90, p99, p99.9, p99.99, p99.999, max, avg and stdev";
+min, max, avg, stdev and any percentile, such as p50 or p99.99, for which there are ten samples above it";
 
 #[derive(Clone, Debug, Args)]
 #[command(mut_arg("fail_if", |it| it.help(FIGURES)))]
@@ -188,7 +189,22 @@ impl LatArgs {
             )));
         }
         self.check_wait()?;
-        self.check_rates()
+        self.check_rates()?;
+        self.check_conditions()
+    }
+
+    /// Refuses conditions that this run cannot judge.
+    fn check_conditions(&self) -> Result<(), Failure> {
+        // The median needs no samples above it.
+        let figures = ["min", "p50", "max", "avg", "stdev"].map(|it| (it, Unit::Microseconds));
+        let samples = self.run.duration.is_none().then(|| self.iterations());
+        let offer = Offer {
+            command: "lat",
+            figures: &figures,
+            absent: &[],
+            percentiles: Percentiles::Of(samples),
+        };
+        results::check(&self.run.results.fail_if, &offer)
     }
 
     /// Returns the wait policy of `--wait` or `-e`.

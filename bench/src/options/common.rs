@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::values::{Path, absolute, cpu};
 use crate::failure::Failure;
-use crate::results::Condition;
+use crate::results::{self, Condition, Offer, Percentiles, Unit};
 
 /// Where a command measures.
 #[derive(Clone, Debug, Args)]
@@ -59,6 +59,30 @@ pub(crate) struct WorkerArgs {
     /// A worker process runs under callgrind: sections are counted, not timed.
     #[arg(long, hide = true, requires = "worker")]
     pub(crate) counted: bool,
+}
+
+impl WorkerArgs {
+    /// Refuses conditions on figures that the run does not have.
+    pub(crate) fn check_conditions(
+        &self,
+        command: &str,
+        figures: &[(&str, Unit)],
+    ) -> Result<(), Failure> {
+        let is_counted =
+            |name: &str| name.ends_with("instructions") || name.ends_with("cache-lines");
+        let counted = figures.iter().filter(|(name, _)| is_counted(name));
+        let absent: Vec<_> = counted
+            .filter(|_| !self.instructions)
+            .map(|&(name, _)| (name, "give --instructions, too"))
+            .collect();
+        let offer = Offer {
+            command,
+            figures,
+            absent: &absent,
+            percentiles: Percentiles::None,
+        };
+        results::check(&self.results.fail_if, &offer)
+    }
 }
 
 /// The files with the whole distributions.

@@ -20,8 +20,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-pub(crate) use case::{Case, Figure, Unit};
-pub(crate) use condition::Condition;
+pub(crate) use case::{Case, Figure, Key, Unit};
+pub(crate) use condition::{Condition, Offer, Percentiles};
 
 use crate::failure::Failure;
 
@@ -170,6 +170,11 @@ impl ResultFile {
             false => Err(Failure::run(format!("--fail-if: {}", held.join("\n  ")))),
         }
     }
+}
+
+/// Fails if a run cannot tell whether a condition holds. Called before it.
+pub(crate) fn check(conditions: &[Condition], offer: &Offer<'_>) -> Result<(), Failure> {
+    conditions.iter().try_for_each(|it| it.check(offer))
 }
 
 /// Fails if a condition holds for a result of this run, whose file is `json`.

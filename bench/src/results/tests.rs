@@ -218,9 +218,112 @@ fn a_figure_that_a_case_does_not_have_is_a_usage_failure_not_a_pass() {
     assert_eq!(failure.status(), 1);
     let text = failure.to_string();
     assert!(
-        text.contains("1000 samples") && text.contains("p99.9"),
+        text.contains("p99.999 needs 1000000 samples") && text.contains("there are 1000;"),
         "{text}"
     );
+    let unknown = file.require(&[condition("p100>5us")]).unwrap_err();
+    assert!(
+        unknown
+            .to_string()
+            .contains("no figure 'p100'; it has min, p50")
+    );
+    // 1000 samples support this one, but the file has no histogram.
+    let failure = file.require(&[condition("p42>5us")]).unwrap_err();
+    assert!(failure.to_string().contains("no histogram"), "{failure}");
+}
+
+#[test]
+fn any_percentile_is_computed_from_the_histogram() {
+    let buckets = json!([[1000, 500], [2000, 400], [3000, 89], [4000, 11]]);
+    let entry = json!({"bytes": 2, "t_typical": 1.5, "iterations": 1000, "max": 3.9,
+                       "histogram": {"nanoseconds_and_count": buckets}});
+    let text = json!({"schema": "dat-bench/lat/5", "results": [entry]}).to_string();
+    let file = ResultFile::parse(&text).unwrap();
+    for (percentile, value) in [
+        ("p42", 1),
+        ("p75", 2),
+        ("p90", 2),
+        ("p90.1", 3),
+        ("p98.9", 3),
+    ] {
+        let holds = |limit: String| file.require(&[condition(&limit)]).is_err();
+        assert!(!holds(format!("{percentile}<{value}us")), "{percentile}");
+        assert!(!holds(format!("{percentile}>{value}us")), "{percentile}");
+    }
+    // The file has a median of its own, with all digits.
+    file.require(&[condition("t_typical>1.4us")]).unwrap_err();
+    let failure = file.require(&[condition("p99.5>1us")]).unwrap_err();
+    assert_eq!(failure.status(), 1);
+    assert!(
+        failure.to_string().contains("needs 2000 samples"),
+        "{failure}"
+    );
+}
+
+#[test]
+fn a_condition_that_a_run_cannot_judge_is_refused_before_it_with_the_reason() {
+    let refusal = |text: &str, percentiles| {
+        let offer = Offer {
+            command: "lat",
+            figures: &[("max", Unit::Microseconds), ("cpu-share", Unit::Percent)],
+            absent: &[("instructions", "give --instructions, too")],
+            percentiles,
+        };
+        condition(text)
+            .check(&offer)
+            .map_err(|error| error.to_string())
+    };
+    let of = |count| Percentiles::Of(Some(count));
+    for fine in [
+        "max>1ms",
+        "max>5",
+        "cpu-share>50%",
+        "cpu-share>50",
+        "p99.9>1us",
+        "p1<1ns",
+    ] {
+        assert_eq!(refusal(fine, of(10_000)), Ok(()), "{fine}");
+        assert_eq!(refusal(fine, Percentiles::Of(None)), Ok(()), "{fine}");
+    }
+    for (text, percentiles, reason) in [
+        (
+            "p99.9>1us",
+            of(9999),
+            "needs 10000 samples, so that ten are above it, and each result of this run will have 9999",
+        ),
+        ("p99.97>1us", of(1), "needs 33334 samples"),
+        (
+            "p99>1us",
+            Percentiles::None,
+            "lat measures no percentiles; it has max, cpu-share",
+        ),
+        (
+            "maximum>1us",
+            of(1),
+            "lat has no figure 'maximum'; it has max, cpu-share, any percentile",
+        ),
+        ("p100>1us", of(1), "no figure 'p100'"),
+        ("pinf>1us", of(1), "no figure 'pinf'"),
+        (
+            "instructions>1",
+            of(1),
+            "this run has no instructions: give --instructions",
+        ),
+        (
+            "max>5Mpps",
+            of(1),
+            "max is a time: give a limit with ns, us, ms or s",
+        ),
+        ("p50>5%", of(100), "p50 is a time"),
+        (
+            "cpu-share>5us",
+            of(1),
+            "cpu-share is a share: give a limit with %",
+        ),
+    ] {
+        let said = refusal(text, percentiles).unwrap_err();
+        assert!(said.contains(reason) && said.contains(text), "{said}");
+    }
 }
 
 #[test]
@@ -231,7 +334,8 @@ fn conditions_without_sense_are_refused() {
         "p99>",
         ">5us",
         "p99>5furlongs",
-        "p99>5%",
+        "p99>-5us",
+        "p99>1e999us",
         "p99=5us",
         "p 9>5us",
         "p99>us",

@@ -4,6 +4,7 @@ use clap::Args;
 
 use crate::failure::Failure;
 use crate::options::{WorkerArgs, choices, require_once};
+use crate::results::Unit;
 
 pub(crate) const ABOUT: &str = "\
 Measure the cost per message and the memory of many endpoints on one SRQ.
@@ -88,6 +89,12 @@ pub(crate) struct ScaleArgs {
 impl ScaleArgs {
     /// Refuses a number that is given twice.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        require_once("-q", &self.endpoints)
+        require_once("-q", &self.endpoints)?;
+        let counts = ["instructions", "cache-lines"].map(|it| (it, Unit::None));
+        let memory = ["memory.libmlx5", "memory.engine", "memory.dat"].map(|it| (it, Unit::None));
+        let times = ["time", "libmlx5.time"].map(|it| (it, Unit::Nanoseconds));
+        let of_libmlx5 = ["libmlx5.instructions", "libmlx5.cache-lines"].map(|it| (it, Unit::None));
+        let all = [&times[..], &memory, &counts, &of_libmlx5].concat();
+        self.common.check_conditions("scale", &all)
     }
 }

@@ -9,6 +9,7 @@ use dat_api::safe::WaitPolicy;
 
 use crate::failure::Failure;
 use crate::options::{DeviceArgs, HistogramArgs, ResultArgs, require_once, seconds};
+use crate::results::{self, Offer, Percentiles, Unit};
 
 pub(crate) const ABOUT: &str = "\
 Measure the wake-up latency and the CPU time of waiting, per wait policy.
@@ -63,7 +64,8 @@ Exit status: 0 good, 1 usage, 2 environment (no device, ...), 3 the run failed."
 /// The help of `--fail-if`.
 const FIGURES: &str = "\
 Fail with status 3 if this holds for a result, such as p99>5us or max>1ms; the figures are
-min, p50, p90, p99, p99.9, max, avg, cpu (CPU time per message) and cpu-share (percent of one CPU)";
+min, max, avg, any percentile, such as p50 or p99.9, cpu (CPU time per message) and cpu-share
+(percent of one CPU)";
 
 #[derive(Debug, Args)]
 #[command(mut_arg("fail_if", |it| it.help(FIGURES)))]
@@ -150,6 +152,13 @@ impl WakeArgs {
                 "--cpu takes two CPUs, the waiter's and the sender's, such as --cpu 2,3",
             ));
         }
-        Ok(())
+        let times = ["min", "p50", "max", "avg", "cpu"].map(|it| (it, Unit::Microseconds));
+        let offer = Offer {
+            command: "wake",
+            figures: &[&times[..], &[("cpu-share", Unit::Percent)]].concat(),
+            absent: &[],
+            percentiles: Percentiles::Of(None),
+        };
+        results::check(&self.results.fail_if, &offer)
     }
 }
