@@ -58,6 +58,10 @@ pub(super) struct Link {
     /// The path of this end; `None` for services by datagrams.
     pub(super) path: Option<Path>,
     pub(super) remote_qpn: u32,
+    /// The GUID of this end's device, if this end has sent the REQ.
+    pub(super) guid: [u8; 8],
+    /// The service of a question by datagrams.
+    pub(super) service_id: u64,
     pub(super) rq_psn: u32,
     pub(super) sq_psn: u32,
     pub(super) responder_resources: u8,
@@ -163,13 +167,8 @@ pub(super) fn ack_timeout(ack_delay: u8, packet_life_time: u8) -> u8 {
     sum.min(31)
 }
 
-/// Returns how long to wait for a reply to a message of a connection: the time
-/// that the peer may take, and the way there and back.
+/// Returns how long the sender of a REQ waits for the reply: the time that the peer may
+/// take, and the way there and back.
 pub(super) fn reply_timeout(req: &Req) -> Nanos {
     timeout(req.response_timeout) + 2 * timeout(req.path.packet_life_time)
-}
-
-/// Returns the ACK timeout of a connection over this path.
-pub(super) fn ack_timeout_of(req: &Req, ack_delay: u8) -> u8 {
-    ack_timeout(ack_delay, req.path.packet_life_time.min(31))
 }

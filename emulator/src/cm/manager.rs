@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use super::endpoint::{Attributes, Endpoint, EndpointPhase, Link, QpState, reply_timeout};
 use super::message::{
-    Body, CommId, Message, Path, Rej, RejReason, Rep, Req, SidrRep, SidrReq, SidrStatus,
+    Answers, Body, CommId, Message, Path, Rej, RejReason, Rep, Req, SidrRep, SidrReq, SidrStatus,
 };
 use super::timers::Timers;
 use crate::spec::Nanos;
@@ -71,6 +71,7 @@ impl Manager {
     pub(crate) fn connect(&mut self, peer: Option<u8>, req: Req) -> CommId {
         let link = Link {
             path: Some(req.path),
+            guid: req.guid,
             rq_psn: req.starting_psn,
             responder_resources: req.responder_resources,
             initiator_depth: req.initiator_depth,
@@ -159,8 +160,9 @@ impl Manager {
     ///
     /// # Errors
     /// [`WrongState`] unless the connection is such a question.
-    pub(crate) fn answer(&mut self, id: CommId, rep: SidrRep) -> Result<(), WrongState> {
-        self.in_state(id, &[EndpointPhase::SidrReqReceived])?;
+    pub(crate) fn answer(&mut self, id: CommId, mut rep: SidrRep) -> Result<(), WrongState> {
+        let endpoint = self.in_state(id, &[EndpointPhase::SidrReqReceived])?;
+        rep.service_id = endpoint.link.service_id;
         self.send(id, Body::SidrRep(Box::new(rep)));
         self.forget(id);
         Ok(())
@@ -203,17 +205,10 @@ impl Manager {
         private_data: [u8; Rej::PRIVATE_DATA],
     ) -> Result<(), WrongState> {
         use EndpointPhase::{RepReceived, RepSent, ReqReceived, ReqSent};
-        let was_accepted = self
-            .in_state(id, &[ReqSent, ReqReceived, RepSent, RepReceived])?
-            .state
-            == RepSent;
-        self.send(
-            id,
-            Body::Rej(Box::new(Rej {
-                reason,
-                private_data,
-            })),
-        );
+        let endpoint = self.in_state(id, &[ReqSent, ReqReceived, RepSent, RepReceived])?;
+        let was_accepted = endpoint.state == RepSent;
+        let body = refusal(endpoint, reason, private_data);
+        self.send(id, body);
         if was_accepted {
             self.enter_time_wait(id);
         } else {
@@ -227,8 +222,10 @@ impl Manager {
     /// # Errors
     /// [`WrongState`] unless the connection is established.
     pub(crate) fn disconnect(&mut self, id: CommId) -> Result<(), WrongState> {
-        self.in_state(id, &[EndpointPhase::Established])?.state = EndpointPhase::DreqSent;
-        self.send_until_answered(id, Body::Dreq);
+        let endpoint = self.in_state(id, &[EndpointPhase::Established])?;
+        endpoint.state = EndpointPhase::DreqSent;
+        let qpn = endpoint.link.remote_qpn;
+        self.send_until_answered(id, Body::Dreq { qpn });
         Ok(())
     }
 
@@ -249,14 +246,23 @@ impl Manager {
         let Some(endpoint) = self.endpoints.get(&id) else {
             return;
         };
+        let none = [0; Rej::PRIVATE_DATA];
         let last = match endpoint.state {
-            EndpointPhase::ReqSent => Some(refusal(RejReason::TIMEOUT)),
+            EndpointPhase::ReqSent => Some(refusal(endpoint, RejReason::TIMEOUT, none)),
             EndpointPhase::ReqReceived | EndpointPhase::RepSent | EndpointPhase::RepReceived => {
-                Some(refusal(RejReason::CONSUMER_DEFINED))
+                Some(refusal(endpoint, RejReason::CONSUMER_DEFINED, none))
             }
-            EndpointPhase::Established => Some(Body::Dreq),
+            EndpointPhase::Established => Some(Body::Dreq {
+                qpn: endpoint.link.remote_qpn,
+            }),
             EndpointPhase::DreqReceived => Some(Body::Drep),
-            EndpointPhase::SidrReqReceived => Some(service_answer(SidrStatus::REJECTED)),
+            EndpointPhase::SidrReqReceived => {
+                let service_id = endpoint.link.service_id;
+                Some(Body::SidrRep(service_answer(
+                    service_id,
+                    SidrStatus::REJECTED,
+                )))
+            }
             EndpointPhase::Idle
             | EndpointPhase::DreqSent
             | EndpointPhase::TimeWait
@@ -376,19 +382,18 @@ impl Manager {
     /// Reports a refusal by a manager that there is not, or not any more.
     pub(super) fn refused(&mut self, id: CommId, reason: RejReason) {
         self.forget(id);
-        let private_data = [0; Rej::PRIVATE_DATA];
         let rej = Rej {
+            answers: Answers::Other,
+            guid: None,
             reason,
-            private_data,
+            private_data: [0; Rej::PRIVATE_DATA],
         };
         self.report(id, Event::Rejected(Box::new(rej)));
     }
 
     pub(super) fn answered(&mut self, id: CommId, status: SidrStatus) {
         self.forget(id);
-        if let Body::SidrRep(rep) = service_answer(status) {
-            self.report(id, Event::ServiceReply(rep));
-        }
+        self.report(id, Event::ServiceReply(service_answer(0, status)));
     }
 
     pub(super) fn send(&mut self, id: CommId, body: Body) {
@@ -477,22 +482,29 @@ impl Manager {
     }
 }
 
-pub(super) fn refusal(reason: RejReason) -> Body {
-    let private_data = [0; Rej::PRIVATE_DATA];
+/// Returns the refusal of what an end of a connection has received.
+fn refusal(endpoint: &Endpoint, reason: RejReason, private_data: [u8; Rej::PRIVATE_DATA]) -> Body {
     Body::Rej(Box::new(Rej {
+        answers: match endpoint.state {
+            EndpointPhase::ReqReceived => Answers::Req,
+            EndpointPhase::RepReceived => Answers::Rep,
+            _ => Answers::Other,
+        },
+        guid: (reason == RejReason::TIMEOUT).then_some(endpoint.link.guid),
         reason,
         private_data,
     }))
 }
 
-pub(super) fn service_answer(status: SidrStatus) -> Body {
-    Body::SidrRep(Box::new(SidrRep {
+fn service_answer(service_id: u64, status: SidrStatus) -> Box<SidrRep> {
+    Box::new(SidrRep {
+        service_id,
         status,
         qpn: 0,
         qkey: 0,
         ece: super::Ece::default(),
         private_data: [0; SidrRep::PRIVATE_DATA],
-    }))
+    })
 }
 
 fn bit(slot: u8) -> u64 {

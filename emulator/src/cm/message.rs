@@ -29,17 +29,24 @@ pub(crate) struct Message {
 pub(crate) enum Body {
     /// REQ: a request to connect.
     Req(Box<Req>),
-    /// MRA: the reply to a REQ or REP takes longer. The field is the time as
-    /// [`timeout`] computes it.
-    Mra(u8),
+    /// MRA: the reply to a REQ or REP takes longer.
+    Mra {
+        /// Which message is meant.
+        answers: Answers,
+        /// The time as [`timeout`] computes it.
+        time: u8,
+    },
     /// REP: the reply to a REQ.
     Rep(Box<Rep>),
     /// RTU: ready to use, the reply to a REP.
     Rtu,
     /// REJ: the refusal of a REQ or REP.
     Rej(Box<Rej>),
-    /// DREQ: a request to disconnect.
-    Dreq,
+    /// DREQ: a request to disconnect the receiver's queue pair.
+    Dreq {
+        /// Its number.
+        qpn: u32,
+    },
     /// DREP: the reply to a DREQ.
     Drep,
     /// SIDR_REQ: asks which queue pair provides a service by datagrams.
@@ -47,6 +54,37 @@ pub(crate) enum Body {
     /// SIDR_REP: the reply to a SIDR_REQ.
     SidrRep(Box<SidrRep>),
 }
+
+/// The message that an MRA or a REJ answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answers {
+    /// A REQ.
+    Req = 0,
+    /// A REP.
+    Rep = 1,
+    /// Another message, or none.
+    Other = 2,
+}
+
+impl Answers {
+    /// Returns what a number on the wire stands for.
+    pub(super) fn of(number: u8) -> Option<Self> {
+        let known = [Self::Req, Self::Rep, Self::Other];
+        known.into_iter().find(|&it| it as u8 == number)
+    }
+
+    /// Returns the communication ID that names the transaction: that of the manager that
+    /// sent the REQ.
+    pub(super) fn transaction<'a>(self, sender: &'a CommId, receiver: &'a CommId) -> &'a CommId {
+        match self {
+            Self::Req => receiver,
+            Self::Rep | Self::Other => sender,
+        }
+    }
+}
+
+/// The ACK delay of the emulated device, which `ibv_query_device` reports.
+pub(super) const ACK_DELAY: u8 = 16;
 
 /// Enhanced connection establishment: options that drivers negotiate. The
 /// manager passes them on.
@@ -101,6 +139,8 @@ impl Path {
 pub(crate) struct Req {
     /// The service that is to accept the connection.
     pub(crate) service_id: u64,
+    /// The sender's device.
+    pub(crate) guid: [u8; 8],
     /// The sender's queue pair.
     pub(crate) qpn: u32,
     /// The type of the sender's queue pair, as `enum ibv_qp_type`.
@@ -133,6 +173,8 @@ pub(crate) struct Req {
 pub(crate) struct Rep {
     /// The sender's queue pair.
     pub(crate) qpn: u32,
+    /// The sender's device.
+    pub(crate) guid: [u8; 8],
     /// The PSN with which the receiver's queue pair is to start.
     pub(crate) starting_psn: u32,
     /// Number of reads and atomics that the sender can serve at a time.
@@ -154,6 +196,11 @@ pub(crate) struct Rep {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rej {
+    /// Which message is refused.
+    pub(crate) answers: Answers,
+    /// The sender's device, by which the receiver finds a connection whose REP it has not
+    /// seen.
+    pub(crate) guid: Option<[u8; 8]>,
     pub(crate) reason: RejReason,
     pub(crate) private_data: [u8; Rej::PRIVATE_DATA],
 }
@@ -183,6 +230,8 @@ pub(crate) struct SidrReq {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SidrRep {
+    /// The service of the question, which the manager fills in.
+    pub(crate) service_id: u64,
     /// Whether there is such a queue pair.
     pub(crate) status: SidrStatus,
     /// The queue pair.

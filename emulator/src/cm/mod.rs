@@ -8,7 +8,7 @@
 //!  Manager     states, retransmission, duplicates    (no clock, no I/O)
 //!    │ Message to a process            ▲ Message from a process
 //!    ▼                                 │
-//!  wire        bytes in a packet of the fabric (Operation::Management)
+//!  wire        the management datagram in a packet (Operation::Management)
 //! ```
 //!
 //! A connection between A (active) and B (passive):

@@ -1,15 +1,15 @@
 //! The messages that arrive, and the processes that die.
 
-use super::endpoint::{Endpoint, EndpointPhase, Link, ack_timeout, ack_timeout_of, reply_timeout};
+use super::endpoint::{Endpoint, EndpointPhase, Link, ack_timeout};
 use super::manager::{Event, Manager};
-use super::message::{Body, CommId, Message, RejReason, Rep, Req, SidrReq, SidrStatus, timeout};
+use super::message::{
+    Answers, Body, CommId, Message, RejReason, Rep, Req, SidrReq, SidrStatus, timeout,
+};
 
 /// The time that an MRA asks for: 69 seconds.
 const SERVICE_TIME: u8 = 24;
 /// The process of connections whose process has died.
 const NO_PROCESS: u8 = 0;
-/// The ACK delay of the emulated device, which `ibv_query_device` reports.
-const ACK_DELAY: u8 = 16;
 
 impl Manager {
     /// Takes a message of the process `from`.
@@ -26,7 +26,7 @@ impl Manager {
         }
         let Some(id) = self.find(from, sender, receiver) else {
             // The connection was destroyed, and its last message was lost.
-            if body == Body::Dreq {
+            if let Body::Dreq { .. } = body {
                 let message = Message {
                     sender: receiver_or(receiver),
                     receiver: sender,
@@ -37,11 +37,11 @@ impl Manager {
             return;
         };
         match body {
-            Body::Mra(time) => self.receive_mra(id, time),
+            Body::Mra { time, .. } => self.receive_mra(id, time),
             Body::Rep(rep) => self.receive_rep(id, sender, rep),
             Body::Rtu => self.receive_rtu(id),
             Body::Rej(rej) => self.receive_rej(id, rej),
-            Body::Dreq => self.receive_dreq(id),
+            Body::Dreq { .. } => self.receive_dreq(id),
             Body::Drep => self.receive_drep(id),
             Body::SidrRep(rep) => {
                 if self.in_state(id, &[EndpointPhase::SidrReqSent]).is_ok() {
@@ -106,7 +106,7 @@ impl Manager {
             // reply handles, or the application has not decided.
             let waits = self.in_state(id, &[EndpointPhase::ReqReceived]);
             if waits.is_ok_and(|endpoint| endpoint.delayed) {
-                self.send(id, Body::Mra(SERVICE_TIME));
+                self.send(id, delay(Answers::Req));
             }
             return;
         }
@@ -119,7 +119,8 @@ impl Manager {
             initiator_depth: req.responder_resources,
             retry_count: req.retry_count,
             rnr_retry_count: req.rnr_retry_count,
-            ack_timeout: ack_timeout_of(&req, ACK_DELAY),
+            ack_timeout: (req.path.packet_life_time + 1).min(31),
+            ..Link::default()
         };
         let id = self.add(Endpoint {
             state: EndpointPhase::ReqReceived,
@@ -129,7 +130,7 @@ impl Manager {
             pending: None,
             retries_left: 0,
             max_retries: req.max_cm_retries,
-            timeout: reply_timeout(&req),
+            timeout: timeout(req.response_timeout),
             link,
         });
         self.remotes.insert((from, sender), id);
@@ -149,7 +150,10 @@ impl Manager {
             retries_left: 0,
             max_retries: 0,
             timeout: 0,
-            link: Link::default(),
+            link: Link {
+                service_id: req.service_id,
+                ..Link::default()
+            },
         });
         self.remotes.insert((from, sender), id);
         self.report(id, Event::ServiceRequest(req));
@@ -173,7 +177,7 @@ impl Manager {
             .in_state(id, &[EndpointPhase::RepReceived])
             .is_ok_and(|endpoint| endpoint.delayed)
         {
-            return self.send(id, Body::Mra(SERVICE_TIME));
+            return self.send(id, delay(Answers::Rep));
         }
         let Ok(endpoint) = self.in_state(id, &[EndpointPhase::ReqSent]) else {
             return;
@@ -238,6 +242,14 @@ impl Manager {
             self.enter_time_wait(id);
             self.report(id, Event::Disconnected);
         }
+    }
+}
+
+/// Returns the message that the reply takes longer.
+fn delay(answers: Answers) -> Body {
+    Body::Mra {
+        answers,
+        time: SERVICE_TIME,
     }
 }
 

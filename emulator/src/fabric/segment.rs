@@ -37,7 +37,7 @@ const _: () = assert!(SLOTS <= 64);
 const MAGIC: u64 = u64::from_ne_bytes(*b"mlx5emuF");
 /// Incremented with every change of the layout of segment, ring or record, except
 /// for added words that may stay 0.
-const VERSION: u64 = 5;
+const VERSION: u64 = 6;
 const GEOMETRY: u64 = (SLOTS as u64) << 32 | RING_BYTES as u64;
 
 /// Where the set of ports is that are switched off.

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use super::events::EventQueue;
 use super::rdma_cm::RdmaCm;
 use crate::cm::{Agent, decode, encode};
-use crate::fabric::iba::network::Route;
 use crate::fabric::packet::{Header, Operation, Packet, PacketFlags, Transmit, management_qpn};
 use crate::nic::Progress;
 use crate::nic::resources::{Resource, number_of};
@@ -194,16 +193,18 @@ fn send(state: &mut RdmaCm, peers: &mut Peers, tx: &mut dyn Transmit) -> bool {
             gid.and_then(|gid| network.port_of_gid(&gid))
                 .unwrap_or(PortAddress { device: 0, port: 1 })
         };
+        let source = port(outgoing.path.map(|path| path.sgid));
+        let (source_lid, service_level) = network.local_route(source);
         let header = Header {
-            source: port(outgoing.path.map(|path| path.sgid)),
+            source,
             destination: port(outgoing.path.map(|path| path.dgid)),
             source_qpn: management_qpn(own),
             destination_qpn: to,
             service: Service::Ud,
             operation: Operation::Management,
             flags: PacketFlags::FIRST | PacketFlags::LAST,
-            source_lid: 0,
-            service_level: 0,
+            source_lid,
+            service_level,
             psn: 0,
             immediate: [0; 4],
             remote_address: 0,
@@ -213,7 +214,7 @@ fn send(state: &mut RdmaCm, peers: &mut Peers, tx: &mut dyn Transmit) -> bool {
             msn: 0,
             atomic: [0; 2],
             atomic_compare: false,
-            route: Route::default(),
+            route: network.route(outgoing.path.as_ref()),
         };
         tx.send(Packet { header, payload }).is_ok()
     })

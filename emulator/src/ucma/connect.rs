@@ -97,6 +97,7 @@ impl RdmaCm {
             let conn = &with.conn;
             let req = Req {
                 service_id,
+                guid: self.network.guid(id.port.map_or(0, |port| port.device)),
                 qpn: conn.qp_num & QPN_MASK,
                 qp_type: id.qp_type,
                 starting_psn: id.psn,
@@ -161,11 +162,11 @@ impl RdmaCm {
             set_queue_pair(id, with);
         }
         let (is_datagram, psn) = (id.is_datagram(), id.psn);
+        let device = id.port.map_or(0, |port| port.device);
         let done = match with {
             _ if is_datagram => self.answer_service(number, comm, with),
-            Some(with) => {
-                reply(with, psn).and_then(|rep| self.cm.accept(comm, rep).or_refuse(EINVAL, OVER))
-            }
+            Some(with) => reply(with, psn, self.network.guid(device))
+                .and_then(|rep| self.cm.accept(comm, rep).or_refuse(EINVAL, OVER)),
             None => (self.cm.confirm(comm))
                 .or_refuse(EINVAL, "the peer has not accepted, or has given up"),
         };
@@ -198,6 +199,7 @@ impl RdmaCm {
         )?;
         let data = with.map_or(&[][..], Parameters::private_data);
         let rep = SidrRep {
+            service_id: 0,
             status: SidrStatus::SUCCESS,
             qpn: id.qp_num,
             qkey,
@@ -216,6 +218,7 @@ impl RdmaCm {
         let comm = id.comm.or_refuse(EINVAL, NO_CONNECTION)?;
         let done = if id.is_datagram() {
             let rep = SidrRep {
+                service_id: 0,
                 status: SidrStatus::REJECTED,
                 qpn: 0,
                 qkey: 0,
@@ -355,10 +358,11 @@ fn set_queue_pair(id: &mut Id, with: &Parameters) {
     id.ece = with.ece;
 }
 
-fn reply(with: &Parameters, psn: u32) -> Result<Rep> {
+fn reply(with: &Parameters, psn: u32, guid: [u8; 8]) -> Result<Rep> {
     let conn = &with.conn;
     Ok(Rep {
         qpn: conn.qp_num & QPN_MASK,
+        guid,
         starting_psn: psn,
         responder_resources: conn.responder_resources,
         initiator_depth: conn.initiator_depth,

@@ -13,9 +13,10 @@ use std::net::IpAddr;
 use super::address::Address;
 use crate::cm::Path;
 use crate::config::Config;
+use crate::fabric::iba::network::Route;
 use crate::fabric::name::{DeviceIdentity, FabricName, PortNames};
 use crate::spec::gid::ipv4_of_gid;
-use crate::spec::{Link, PortAddress};
+use crate::spec::{self, Link, PortAddress, Qpn, network};
 
 /// Path MTU of the ports: 4096 bytes, as `enum ibv_mtu`.
 const MTU: u8 = 5;
@@ -117,6 +118,29 @@ impl Network {
             mtu: MTU,
             rate: RATE,
             packet_life_time: PACKET_LIFE_TIME,
+        }
+    }
+
+    /// Returns how messages between managers are addressed, on the path of their connection
+    /// if it has one.
+    pub(super) fn route(&self, path: Option<&Path>) -> Route {
+        let path = spec::Path {
+            sgid_index: self.gid_index(),
+            flow_label: path.map_or(0, |path| path.flow_label),
+            traffic_class: path.map_or(0, |path| path.traffic_class),
+            hop_limit: HOP_LIMIT,
+            ..spec::Path::default()
+        };
+        // Without a flow label, datagrams have the first port.
+        Route::of(&path, Qpn(0), Qpn(0))
+    }
+
+    /// Returns the source LID of packets of a port, and their service level or, on
+    /// Ethernet, the type of their network header.
+    pub(super) fn local_route(&self, port: PortAddress) -> (u16, u8) {
+        match self.link {
+            Link::Ib => (self.names(port).lid, 0),
+            Link::Roce => (0, network::IPV4),
         }
     }
 

@@ -75,6 +75,7 @@ impl RdmaCm {
         let listener = listener.filter(|number| self.ids.get(number).is_some_and(Id::is_datagram));
         let Some(listener) = listener else {
             let unsupported = SidrRep {
+                service_id: req.service_id,
                 status: SidrStatus::UNSUPPORTED,
                 qpn: 0,
                 qkey: 0,

@@ -115,7 +115,7 @@ fn a_message_that_arrives_twice_counts_once() {
 fn a_peer_that_never_answers_is_unreachable_after_all_retries() {
     let mut pair = Pair::new();
     let active = pair.connect();
-    let one = timeout(20) + 2 * timeout(16);
+    let one = timeout(20) + 2 * timeout(17);
     pair.advance(16 * one - 1, |_| Fate::Lost);
     assert_eq!((pair.sent, pair.active_events.len()), (16, 0));
     pair.advance(2, |_| Fate::Lost);

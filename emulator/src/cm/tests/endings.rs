@@ -2,9 +2,11 @@
 
 use super::*;
 
-fn rejected(reason: RejReason, data: &[u8]) -> Event {
+fn rejected(answers: Answers, reason: RejReason, data: &[u8]) -> Event {
     let private_data = data_of::<Rej>(data).unwrap();
     Event::Rejected(Box::new(Rej {
+        answers,
+        guid: None,
         reason,
         private_data,
     }))
@@ -20,7 +22,10 @@ fn a_refusal_carries_the_reason_and_private_data() {
     let reason = RejReason::CONSUMER_DEFINED;
     pair.passive.reject(passive, reason, data).unwrap();
     pair.carry_all();
-    assert_eq!(pair.active_events, [(active, rejected(reason, b"no"))]);
+    assert_eq!(
+        pair.active_events,
+        [(active, rejected(Answers::Req, reason, b"no"))]
+    );
     assert_eq!(pair.passive.reject(passive, reason, data), Err(WrongState));
     assert_eq!(pair.passive.accept(passive, rep()), Err(WrongState));
 }
@@ -32,8 +37,12 @@ fn without_a_listener_the_request_is_refused_at_once() {
     let asked = pair.active.ask(None, sidr_req(), 1, 1);
     pair.carry_all();
     assert_eq!(pair.sent, 0);
-    let refused = (active, rejected(RejReason::INVALID_SERVICE_ID, b""));
+    let refused = (
+        active,
+        rejected(Answers::Other, RejReason::INVALID_SERVICE_ID, b""),
+    );
     let unsupported = Event::ServiceReply(Box::new(SidrRep {
+        service_id: 0,
         status: SidrStatus::UNSUPPORTED,
         qpn: 0,
         qkey: 0,
@@ -150,7 +159,7 @@ fn the_death_of_a_process_ends_its_connections() {
     pair.carry(|_| Fate::Lost);
     pair.active.peer_died(PASSIVE);
     pair.carry_all();
-    let invalid = rejected(RejReason::INVALID_SERVICE_ID, b"");
+    let invalid = rejected(Answers::Other, RejReason::INVALID_SERVICE_ID, b"");
     assert_eq!(pair.active_events, [(waiting, invalid)]);
 
     let mut pair = Pair::new();
@@ -174,7 +183,7 @@ fn the_death_of_a_process_ends_its_connections() {
     let request = pair.request();
     pair.passive.peer_died(ACTIVE);
     pair.carry_all();
-    let timeout = rejected(RejReason::TIMEOUT, b"");
+    let timeout = rejected(Answers::Other, RejReason::TIMEOUT, b"");
     assert_eq!(pair.passive_events, [(request, timeout)]);
 }
 

@@ -5,7 +5,7 @@ mod endings;
 mod garbage;
 
 use super::manager::WrongState;
-use super::message::{Body, Message, timeout};
+use super::message::{Answers, Body, Message, timeout};
 use super::*;
 use crate::spec::Nanos;
 
@@ -152,13 +152,14 @@ fn path() -> Path {
         sl: 0,
         mtu: 5,
         rate: 16,
-        packet_life_time: 16,
+        packet_life_time: 17,
     }
 }
 
 fn req() -> Req {
     Req {
         service_id: SERVICE,
+        guid: [8; 8],
         qpn: 0x01_0005,
         qp_type: 2,
         starting_psn: 50,
@@ -179,6 +180,7 @@ fn req() -> Req {
 fn rep() -> Rep {
     Rep {
         qpn: 0x02_0007,
+        guid: [9; 8],
         starting_psn: 70,
         responder_resources: 4,
         initiator_depth: 3,
@@ -204,6 +206,7 @@ fn sidr_req() -> SidrReq {
 
 fn sidr_rep() -> SidrRep {
     SidrRep {
+        service_id: SERVICE,
         status: SidrStatus::SUCCESS,
         qpn: 9,
         qkey: 0x1234,
