@@ -1,7 +1,7 @@
 //! The invariant CRC (ICRC, IBA 7.8.1, annexes A16 and A17): Ethernet's CRC-32 over all
 //! headers and the payload, in which the fields that change on the way count as ones.
 
-use super::network::Network;
+use super::network::{LRH, Network};
 
 /// Size of the CRC in bytes.
 pub const LEN: usize = 4;
@@ -14,14 +14,19 @@ pub fn of(network: &Network, transport: &[u8]) -> [u8; LEN] {
     let mut headers = network.headers(transport.len() + LEN);
     let bytes = headers.bytes_mut();
     let global = match network {
-        Network::InfiniBand { .. } => {
-            // The virtual lane.
-            bytes[0] |= 0xf0;
-            &mut bytes[8..]
+        Network::InfiniBand { global, .. } => {
+            let (local, behind) = bytes.split_at_mut(LRH);
+            match global {
+                // Routers replace the local route header.
+                Some(_) => local.fill(0xff),
+                // The virtual lane.
+                None => local[0] |= 0xf0,
+            }
+            behind
         }
         Network::RoceV1(_) | Network::RoceV2 { .. } => {
             // In place of the local route header.
-            hasher.update(&[0xff; 8]);
+            hasher.update(&[0xff; LRH]);
             bytes
         }
     };

@@ -9,7 +9,7 @@ pub const GRH: usize = 40;
 /// The UDP port of RoCE v2.
 pub const UDP_PORT: u16 = 4791;
 
-const LRH: usize = 8;
+pub(super) const LRH: usize = 8;
 const IPV4: usize = 20;
 const UDP: usize = 8;
 /// The smallest source port of RoCE v2.

@@ -56,11 +56,12 @@ fn networks() -> [Network; 5] {
     ]
 }
 
-/// All headers that the NIC makes, with their fields as they arrive.
-fn headers() -> impl Strategy<Value = Header> {
+const FIRST: PacketFlags = PacketFlags::FIRST;
+const LAST: PacketFlags = PacketFlags::LAST;
+
+/// The services, operations and flags of all packets that the NIC makes.
+pub(crate) fn kinds() -> Vec<(Service, Operation, PacketFlags)> {
     use Operation as O;
-    const FIRST: PacketFlags = PacketFlags::FIRST;
-    const LAST: PacketFlags = PacketFlags::LAST;
     let none = PacketFlags::empty();
     let both = FIRST | LAST;
     let mut kinds = vec![
@@ -86,11 +87,18 @@ fn headers() -> impl Strategy<Value = Header> {
             }
         }
     }
+    kinds
+}
+
+/// All headers that the NIC makes, with their fields as they arrive.
+fn headers() -> impl Strategy<Value = Header> {
+    use Operation as O;
+    let both = FIRST | LAST;
     let number = || 0_u32..1 << 24;
     let words = any::<([u8; 4], u64, u32, u32, u8, [u64; 2])>();
     let bits = any::<[bool; 3]>();
     (
-        select(kinds),
+        select(kinds()),
         bits,
         [number(), number(), number(), number()],
         words,
@@ -281,8 +289,10 @@ fn reference(headers: &[u8], lrh: usize, transport: &[u8]) -> [u8; 4] {
     let mut headers = headers.to_vec();
     if lrh == 0 {
         headers.splice(0..0, [0xff; 8]);
-    } else {
+    } else if headers.len() == lrh {
         headers[0] |= 0xf0;
+    } else {
+        headers[..lrh].fill(0xff);
     }
     let mask: &[(usize, u8)] = match headers.get(8).map(|first| first >> 4) {
         Some(4) => &[
@@ -363,6 +373,29 @@ fn packets_of_a_connectx_have_the_right_crc() {
     );
     assert_eq!((header.psn, header.destination_qpn), (13_571_856, Qpn(211)));
     assert_eq!(payload.len(), 18);
+}
+
+#[test]
+fn the_example_of_the_specification_has_its_crc() {
+    // IBA vol. 1, 7.8: a packet in a subnet, of an unreliable connection with pad count 2.
+    let network = Network::InfiniBand {
+        source: 0x17d2,
+        destination: 0x375c,
+        service_level: 1,
+        global: None,
+    };
+    let bytes = [
+        0x0a, 0x20, 0x24, 0x87, 0x00, 0x87, 0xb1, 0xb3, 0x00, 0x0d, 0xec, 0x2a, 0x01, 0x71, 0x0a,
+        0x1c, 0x01, 0x5d, 0x40, 0x02, 0x38, 0xf2, 0x7a, 0x05, 0x00, 0x00, 0x00, 0x0e, 0xbb, 0x88,
+        0x4d, 0x85, 0xfd, 0x5c, 0xfb, 0xa4, 0x72, 0x8b, 0xc0, 0x69, 0x0e, 0xd4, 0x00, 0x00,
+    ];
+    let mut headers = network.headers(bytes.len() + icrc::LEN);
+    assert_eq!(
+        headers.bytes()[1..],
+        [0x12, 0x37, 0x5c, 0x00, 0x0e, 0x17, 0xd2]
+    );
+    headers.bytes_mut()[0] = 0x70;
+    assert_eq!(icrc::of(&network, &bytes), [0x96, 0x25, 0xb7, 0x5a]);
 }
 
 #[test]
