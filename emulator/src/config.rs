@@ -85,6 +85,8 @@ pub struct Config {
     pub trace: Option<PathBuf>,
     /// The file to which a line for each command is appended.
     pub trace_commands: Option<PathBuf>,
+    /// The file to which the packets on the wire are appended (pcap).
+    pub pcap: Option<PathBuf>,
     /// Whether each failed command is explained on standard error.
     pub explain: bool,
     /// What runs the NIC.
@@ -125,6 +127,7 @@ impl Default for Config {
             cqe_version: 1,
             trace: None,
             trace_commands: None,
+            pcap: None,
             explain: false,
             mode: Mode::Threaded,
             wake: Wake::Auto,
@@ -171,6 +174,8 @@ impl Config {
     pub const TRACE: &'static str = "MLX5EMU_TRACE";
     /// File to which commands are appended.
     pub const TRACE_COMMANDS: &'static str = "MLX5EMU_TRACE_COMMANDS";
+    /// File to which the packets on the wire are appended.
+    pub const PCAP: &'static str = "MLX5EMU_PCAP";
     /// `1` to explain failed commands on standard error.
     pub const EXPLAIN: &'static str = "MLX5EMU_EXPLAIN";
     /// `auto`, `signal`, `uffd` or `nap`.
@@ -336,6 +341,7 @@ impl Config {
         }
         config.trace = get(Self::TRACE).map(PathBuf::from);
         config.trace_commands = get(Self::TRACE_COMMANDS).map(PathBuf::from);
+        config.pcap = get(Self::PCAP).map(PathBuf::from);
         if let Some(value) = get(Self::EXPLAIN) {
             config.explain = choice(Self::EXPLAIN, &value, &[("0", false), ("1", true)])?;
         }

@@ -16,6 +16,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::addressing::{identifier, resolver};
+use crate::capture::{Capture, CaptureError};
 use crate::cm::Agent;
 use crate::config::{Config, Mode, Wake};
 use crate::decode::text::TraceWriter;
@@ -96,6 +97,14 @@ pub enum StartError {
         /// The error of the system call.
         source: io::Error,
     },
+    /// The capture file cannot take packets.
+    #[error("cannot write packets to {}: {cause}", path.display())]
+    Capture {
+        /// The capture file.
+        path: PathBuf,
+        /// Why not.
+        cause: CaptureError,
+    },
     /// The NIC thread cannot be started.
     #[error("cannot start the NIC thread: {0}")]
     Thread(io::Error),
@@ -170,6 +179,13 @@ impl Emulator {
         }
         let mut hardware = Hardware::new(nic);
         hardware.set_faults(config.faults.as_ref());
+        if let Some(path) = &config.pcap {
+            let capture = Capture::open(path, &config).map_err(|cause| StartError::Capture {
+                path: path.clone(),
+                cause,
+            })?;
+            hardware.set_capture(capture);
+        }
         hardware.follow_fabric(&port);
         let slot = port.slot();
         let place = port.attachment().map(Attachment::place);

@@ -4,6 +4,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use crate::capture::Capture;
 use crate::cm::Agent;
 use crate::fabric::attachment::FabricError;
 use crate::fabric::packet::{Packet, Transmit};
@@ -26,6 +27,8 @@ const RETRY_INTERVAL: Nanos = 2_000_000;
 pub struct Hardware {
     nic: Nic,
     faults: Option<Faults>,
+    /// Records what the NIC sends, before faults change it.
+    capture: Option<Capture>,
     management: Management,
     /// The ports that `mlx5-emu port` has switched off.
     switched_off: PortSet,
@@ -56,6 +59,7 @@ impl Hardware {
         Self {
             nic,
             faults: None,
+            capture: None,
             management: Management::default(),
             switched_off: PortSet::default(),
         }
@@ -84,6 +88,11 @@ impl Hardware {
             resources.extend(agent.resources());
         }
         nldev::report(&resources)
+    }
+
+    /// Captures all packets that are sent from now on.
+    pub(crate) fn set_capture(&mut self, capture: Capture) {
+        self.capture = Some(capture);
     }
 
     /// Sets the agent that exchanges management packets. It runs with the NIC
@@ -248,8 +257,8 @@ impl Driver for Hardware {
                 }
                 left -= 1;
             }
-            // Through the faulty wire, if there is one.
-            let (mut wire, mut released) = (None, false);
+            // Through the faulty wire, if there is one, and the capture.
+            let (mut wire, mut tap, mut released) = (None, None, false);
             let tx: &mut dyn Transmit = match &mut self.faults {
                 None => port,
                 Some(faults) => {
@@ -257,6 +266,10 @@ impl Driver for Hardware {
                     released = wire.release();
                     wire
                 }
+            };
+            let tx: &mut dyn Transmit = match &mut self.capture {
+                None => tx,
+                Some(capture) => tap.insert(capture.transmit_over(tx)),
             };
             progress = self.nic.work(now, tx, budget.packets);
             progress = progress.and(self.management.work(&self.nic, now, tx));
@@ -280,7 +293,12 @@ impl Driver for Hardware {
     fn stop(&mut self, port: &mut Port, now: Nanos) {
         if let Some(agent) = &self.management.agent {
             agent.stop();
-            self.management.work(&self.nic, now, port);
+            let mut tap = None;
+            let tx: &mut dyn Transmit = match &mut self.capture {
+                None => port,
+                Some(capture) => tap.insert(capture.transmit_over(port)),
+            };
+            self.management.work(&self.nic, now, tx);
         }
     }
 }

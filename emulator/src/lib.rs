@@ -58,6 +58,7 @@
 //! | `runner` | the NIC thread, doorbells on the storing thread, stepped mode; the clock | |
 //! | `nldev` | RDMA netlink, by which libibverbs and `rdma`(8) find devices | sockets |
 //! | [`sysfs`] | the sysfs tree that libibverbs reads | |
+//! | [`capture`] | the packets on the wire as a capture file | queues |
 //! | `addressing` | the addresses of the ports, and the port of an address | |
 //! | [`config`] | the settings | |
 //! | [`faults`] | fault injection between NIC and fabric, and in the NIC | queues |
@@ -65,7 +66,7 @@
 //! | [`nic`] | queues, mkeys, requester and responder | threads, clocks, uverbs formats |
 //! | [`nasty`] | modes in which the device forgives no mistake | queues |
 //! | [`decode`] | WQE parsing, CQE encoding, text for traces | memory accesses |
-//! | [`fabric`] | packets between NICs, shared memory rings | queues |
+//! | [`fabric`] | packets between NICs, their bytes on a link, shared memory rings | queues |
 //! | `uar` | UAR pages: doorbells, write protection | queues |
 //! | `residency` | which registered pages left their addresses; `--nasty pin` | queues, keys |
 //! | `user` | copies of a command's memory, which fail with `EFAULT` | |
@@ -196,6 +197,7 @@
 
 mod abi;
 mod addressing;
+pub mod capture;
 mod cm;
 pub mod config;
 pub mod decode;

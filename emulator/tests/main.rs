@@ -1,5 +1,6 @@
 //! `mlx5-emu` as a process, and unmodified programs under it.
 
+mod capture;
 mod common;
 mod data_in_order;
 mod explain;

@@ -3,9 +3,10 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::capture::{capture_file, decoded};
 use crate::common::{
     Outcome, Running, compiled, eventually, fabric, find, finish, free_port, run, skipped, start,
 };
@@ -236,6 +237,27 @@ fn a_second_server_on_a_port_is_refused() {
     assert!(has_served(&server), "{}", server.output);
 }
 
+/// Checks that tshark reads each kind of message in a capture.
+fn check_messages(file: &Path) {
+    let Some(packets) = decoded(file) else {
+        return;
+    };
+    for message in [
+        "ConnectRequest",
+        "ConnectReply",
+        "ReadyToUse",
+        "ConnectReject",
+        "DisconnectRequest",
+        "DisconnectReply",
+        "ServiceIDResReq",
+        "ServiceIDResReqResp",
+    ] {
+        let name = format!("CM: {message}");
+        let is_there = packets.iter().any(|packet| packet.starts_with(&name));
+        assert!(is_there, "no {name} in {packets:#?}");
+    }
+}
+
 #[test]
 fn calls_and_events_are_those_of_a_kernel() {
     let Some(address) = host_address() else {
@@ -249,9 +271,12 @@ fn calls_and_events_are_those_of_a_kernel() {
             "ib" => recorded.replace("is_global 1", "is_global 0"),
             _ => recorded.to_owned(),
         };
-        let mut command = run(&[&["--fabric", &fabric()], place].concat());
+        let file = capture_file();
+        let pcap = ["--pcap", file.to_str().expect("ASCII")];
+        let mut command = run(&[&["--fabric", &fabric()], place, &pcap].concat());
         command.arg(&program).arg(&address);
         let output = finish(command).expect_success("semantics");
+        check_messages(&file);
         let differs = output.lines().zip(expected.lines()).find(|(a, b)| a != b);
         assert_eq!(differs, None, "{place:?}: emulated NIC, kernel");
         assert_eq!(

@@ -211,7 +211,7 @@ BUILD_PACKAGES=(gcc libc6-dev make pkg-config libclang-dev libibverbs-dev librdm
 TEST_PACKAGES=(ibverbs-utils rdmacm-utils perftest g++ clang valgrind shellcheck unifdef python3 python3-yaml man-db groff libcap2-bin)
 # shellcheck disable=SC2034 # likewise
 # Programs for the emulated NIC that not every distribution has.
-FURTHER_TEST_PACKAGES=(dapl2-utils libdapl2 python3-pyverbs infiniband-diags ucx-utils iproute2 mandoc
+FURTHER_TEST_PACKAGES=(dapl2-utils libdapl2 python3-pyverbs infiniband-diags ucx-utils iproute2 mandoc tshark
     libfabric-bin openmpi-bin libopenmpi-dev qperf debhelper lintian mmdebstrap rpm elfutils rpmlint)
 
 setup_log=${TMPDIR:-/tmp}/udapl-setup.$$.log

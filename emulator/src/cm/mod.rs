@@ -40,7 +40,7 @@ mod timers;
 mod wire;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use endpoint::{Attributes, QpState};
 pub(crate) use manager::{Event, Manager};

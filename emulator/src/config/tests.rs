@@ -43,6 +43,7 @@ fn every_variable_is_read() {
         (Config::DATA_IN_ORDER, "no"),
         (Config::NUMA_NODE, "3"),
         (Config::TRACE_COMMANDS, "/tmp/c"),
+        (Config::PCAP, "/tmp/p"),
         (Config::EXPLAIN, "1"),
     ])
     .unwrap();
@@ -55,6 +56,7 @@ fn every_variable_is_read() {
     assert_eq!(config.resolve_time, Duration::from_millis(7));
     assert_eq!(config.trace, Some(PathBuf::from("/tmp/t")));
     assert_eq!(config.trace_commands, Some(PathBuf::from("/tmp/c")));
+    assert_eq!(config.pcap, Some(PathBuf::from("/tmp/p")));
     assert!(config.explain);
     let faults = config.faults.expect("given").to_string();
     assert_eq!(faults, "seed=3,drop=0.5");

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::{Args, ValueEnum};
+use mlx5emu::capture::{self, CaptureError};
 use mlx5emu::config::{Config, MAX_RESOLVE_TIME_MS};
 use mlx5emu::fabric::attachment::Attachment;
 use mlx5emu::fabric::name::FabricName;
@@ -60,6 +61,11 @@ pub(super) struct Arguments {
     /// them to a file. Can be given twice, for both.
     #[arg(long, value_name = "FILE|commands[=FILE]")]
     trace: Vec<PathBuf>,
+    /// Append every packet on the wire to FILE, which tcpdump, tshark and Wireshark read
+    /// (pcap): as on an InfiniBand link, or with --link roce as Ethernet frames of RoCE v1 or
+    /// v2. Several programs can share one file.
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
     /// For each command that the kernel refuses, and for each event of a failure, of a
     /// queue, a port or the device, write one sentence to standard error that says
     /// why.
@@ -134,6 +140,13 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             .or_else(|| std::env::var_os(name))
     };
     let config = Config::from_lookup(lookup).map_err(|error| Failure::usage(error.to_string()))?;
+    if let Some(file) = &config.pcap {
+        let cannot = |cause: CaptureError| {
+            Failure::usage(format!("cannot write --pcap {}: {cause}", file.display()))
+        };
+        // The first device opens it again.
+        capture::open(file, config.link).map_err(cannot)?;
+    }
     let target = Program::of(&arguments.command[0]);
     let preload = preload_list(&find_library()?, target.sanitizer)?;
     if let Some(obstacle) = target.obstacle {
@@ -262,6 +275,12 @@ fn environment_of_options(arguments: &Arguments) -> Result<Vec<(&'static str, Os
             None => (Config::TRACE, trace.as_path()),
         };
         chosen.push((variable, trace_file(file)?.into()));
+    }
+    if let Some(file) = &arguments.pcap {
+        let absolute = std::path::absolute(file).map_err(|error| {
+            Failure::usage(format!("cannot write --pcap {}: {error}", file.display()))
+        })?;
+        chosen.push((Config::PCAP, absolute.into()));
     }
     if arguments.explain {
         chosen.push((Config::EXPLAIN, "1".into()));

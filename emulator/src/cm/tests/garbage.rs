@@ -39,6 +39,11 @@ fn all() -> Vec<Message> {
     bodies.map(message).to_vec()
 }
 
+/// Returns each kind of message as a management datagram.
+pub(crate) fn datagrams() -> Vec<Vec<u8>> {
+    all().iter().map(encode).collect()
+}
+
 #[test]
 fn every_message_survives_its_encoding_and_no_other_length_is_accepted() {
     for message in all() {

@@ -2,7 +2,7 @@
 
 mod connection;
 mod endings;
-mod garbage;
+pub(crate) mod garbage;
 
 use super::manager::WrongState;
 use super::message::{Answers, Body, Message, timeout};

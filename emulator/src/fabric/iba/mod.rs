@@ -10,13 +10,15 @@
 //!
 //! [`encode`] and [`decode`] leave out Ethernet's header and the variant CRC (VCRC), which
 //! the link adds.
+//!
+//! Decision: `docs/decisions/083-packets-as-on-a-link.md`
 
 pub mod icrc;
 pub mod network;
 pub mod transport;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use self::network::Network;
 use super::packet::{Header, Packet};
