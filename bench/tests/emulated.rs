@@ -340,7 +340,7 @@ fn a_persistent_server_serves_one_client_after_another() {
 fn a_server_listens_on_the_given_address_only() {
     let (mut server, port) = server("listen", "--listen 127.0.0.3 -n 100 --warmup 10");
     let words = format!("lat -n 100 --warmup 10 -p {port} 127.0.0.1");
-    run(emulated("listen", &words)).expect(2, &["no dat-bench listens"]);
+    run(emulated("listen", &words)).expect(2, &["no server listens"]);
     let words = words.replace("127.0.0.1", "127.0.0.3");
     run(emulated("listen", &words)).expect(0, &["t_typical"]);
     server.wait_for("answered 110 messages");

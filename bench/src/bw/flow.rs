@@ -28,7 +28,8 @@ pub(super) struct Flow<E: End> {
     size: u32,
     /// Requests of a post list.
     list: u32,
-    /// Receives that each side has posted; 0 if the operation needs none.
+    /// Receives that each side has posted; 0 without grants, which perftest has not, and which
+    /// only sends need.
     receives: u32,
     /// Whether completions have the length of a message: RDMA reads and atomic operations.
     fetches: bool,
@@ -206,7 +207,7 @@ impl<E: End> Flow<E> {
         let least = (self.receives / 2)
             .min(self.receives.saturating_sub(self.list) + 1)
             .max(1);
-        let is_due = self.taken - self.told >= u64::from(least);
+        let is_due = self.receives > 0 && self.taken - self.told >= u64::from(least);
         if is_due && !self.telling && self.queue.room() > 0 {
             self.queue.post_grant();
             self.link.post_grant(self.taken as u32)?;

@@ -66,6 +66,7 @@ Examples:
   dat-bench bw -D 10 --json bw.json --strict --fail-if 'bw_avg<10000' server-host
   dat-bench rate -o write -l 16 -q 4 server-host
   dat-bench rate --loopback --api engine,rust,c
+  dat-bench bw --peer perftest -s 4K server-host    where ib_send_bw -s 4096 runs
 
 Exit status: 0 good, 1 usage, 2 environment (no device, no locked memory, no server, ...), 3 the run failed.";
 
@@ -194,6 +195,8 @@ impl BwArgs {
     pub(crate) fn check(&self, what: Throughput) -> Result<(), Failure> {
         self.run.check(&[])?;
         self.check_conditions(what)?;
+        self.run
+            .check_peer(&[(self.warmup.is_some(), "--warmup"), (self.both, "-b")])?;
         if self.run.perftest.events {
             return Err(Failure::usage(
                 "-e: bw and rate poll for completions, which is what a full queue needs; 'lat -e' measures latency with threads that sleep, 'wake' what it takes to wake them",

@@ -175,13 +175,13 @@ pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome], complete: bool
             warmup_messages: run.warmup,
         },
         complete: complete,
-        results: outcomes.iter().map(entry).collect::<Vec<_>>(),
+        results: outcomes.iter().map(|it| entry(it, run.verified)).collect::<Vec<_>>(),
     };
     document(SCHEMA, &run.device, body)
 }
 
 /// Returns the results of one case.
-fn entry(outcome: &Outcome) -> impl Serialize {
+fn entry(outcome: &Outcome, verified: bool) -> impl Serialize {
     let rate = outcome.rate();
     let sides = outcome.sides.iter().map(|side| {
         object! {
@@ -200,7 +200,7 @@ fn entry(outcome: &Outcome) -> impl Serialize {
         round_bytes_per_second: outcome.round_bytes(),
         round_median_interval_bytes_per_second: outcome.interval(),
         sides: sides.collect::<Vec<_>>(),
-        payload_verified: true,
+        payload_verified: verified,
         #[serde(flatten)]
         reliability: outcome.reliability(),
     }

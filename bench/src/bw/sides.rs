@@ -36,6 +36,7 @@ const PASSIVE_TIMEOUT: Duration = Duration::from_secs(3600 * 24 * 365);
 
 impl Command for Plan {
     const SERVED: &'static str = "finished";
+    const IS_PING_PONG: bool = false;
 
     /// Bytes.
     type Case = u32;
@@ -98,7 +99,9 @@ impl Command for Plan {
     fn side<E: End + 'static>(&self, links: Vec<Link<E>>, role: Role) -> Side<E> {
         let setup = &self.common.setup;
         let fetches = setup.operation.fetches();
-        let flow = |link| Flow::new(link, setup.tx_depth, setup.receives, fetches);
+        // perftest gives no grants: its messages wait for a receive in the sender's device.
+        let granted = if setup.verifies { setup.receives } else { 0 };
+        let flow = |link| Flow::new(link, setup.tx_depth, granted, fetches);
         Side {
             flows: links.into_iter().map(flow).collect(),
             receives: setup.operation.takes_receives() && (self.args.both || role == Role::Server),
@@ -234,7 +237,7 @@ impl<E: End> Remote<'_, E> {
             })?;
             let theirs = self.take_all::<NUMBERED>(theirs)?;
             recording.noise = Noise {
-                responder: responds(plan).then_some(theirs.ran),
+                responder: (responds(plan) && !self.peer.is_perftest()).then_some(theirs.ran),
                 ..noise
             };
             recording.messages = theirs.messages;
@@ -307,6 +310,16 @@ impl<E: End> Remote<'_, E> {
             None if is_client && !self.plan.args.both => self.peer.await_done(self.timeout())?,
             None => self.peer.await_done(PASSIVE_TIMEOUT)?,
         };
+        if self.side.receives && self.peer.is_perftest() {
+            // All messages have arrived before perftest says that they are complete.
+            let mut nothing = self.side.begin(0, self.plan.warmup_meter());
+            while self
+                .side
+                .turn::<NUMBERED>(&mut nothing)
+                .map_err(|stop| explain(stop, self.peer))?
+            {}
+            self.peer.require_messages(self.side.taken())?;
+        }
         if self.side.receives {
             let nothing = self.side.begin(0, self.plan.warmup_meter());
             let sent = theirs.messages;

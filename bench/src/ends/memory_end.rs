@@ -93,6 +93,7 @@ pub(crate) fn setup(operation: Operation, depth: u32) -> Setup {
         reads: 1,
         timeout: Duration::ZERO,
         listen: ListenOn::All,
+        verifies: true,
         waits: false,
     }
 }

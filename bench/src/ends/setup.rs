@@ -7,6 +7,7 @@ use dat_engine::cm::ListenOn;
 use super::interface::Shape;
 use super::numbered::pieces;
 use super::payload::Layout;
+use crate::exchange::LARGEST_PAGE;
 use crate::failure::Failure;
 use crate::options::{Operation, RunArgs};
 
@@ -39,6 +40,8 @@ pub(crate) struct Setup {
     pub(crate) timeout: Duration,
     /// The addresses on which a server listens.
     pub(crate) listen: ListenOn,
+    /// Whether the other side sends the bytes that this one compares its memory with.
+    pub(crate) verifies: bool,
     /// Whether DAT's events are taken by waits.
     pub(crate) waits: bool,
 }
@@ -49,7 +52,13 @@ impl Setup {
         let inline = args.inline_bytes(inline);
         Self {
             operation: args.operation,
-            layout: Layout { largest, slots: 1 },
+            layout: Layout {
+                largest: match args.is_with_perftest() {
+                    true => largest.max(LARGEST_PAGE),
+                    false => largest,
+                },
+                slots: 1,
+            },
             checks: false,
             segments: 1,
             tx_depth: args.tx_depth.unwrap_or(tx_depth),
@@ -62,6 +71,7 @@ impl Setup {
             reads: 1,
             timeout: args.timeout.unwrap_or(TIMEOUT),
             listen: ListenOn::All,
+            verifies: !args.is_with_perftest(),
             waits: false,
         }
     }

@@ -24,7 +24,9 @@ pub(super) const LONGEST: usize = 4096;
 /// Why a frame was not received.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FrameError {
-    #[error("the bytes on the control connection are not dat-bench's protocol")]
+    #[error(
+        "the bytes on the control connection are not dat-bench's protocol; --peer perftest speaks that of perftest"
+    )]
     NotDatBench,
     #[error(
         "the other side's dat-bench has version {0} of the control protocol, this one has version {VERSION}; use the same build on both sides"

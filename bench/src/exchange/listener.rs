@@ -17,6 +17,7 @@ use super::frame::{Arriving, FrameError};
 use super::message::Message;
 use super::options::Options;
 use super::peer::{Peer, local};
+use super::perftest::Test;
 use crate::failure::Failure;
 
 /// Most connections without a complete greeting; another one closes the oldest.
@@ -128,6 +129,7 @@ pub(crate) struct ClientListener {
     options: Options,
     timeout: Duration,
     pending: Vec<PendingConnection>,
+    perftest: Option<Test>,
 }
 
 impl ClientListener {
@@ -139,7 +141,14 @@ impl ClientListener {
             options,
             timeout,
             pending: Vec::new(),
+            perftest: None,
         }
+    }
+
+    /// Waits for perftest's clients, if there is a test. perftest's client speaks first, and not
+    /// of its options: the first connection is a client.
+    pub(crate) fn speaking(self, perftest: Option<Test>) -> Self {
+        Self { perftest, ..self }
     }
 
     /// Waits for a client with the same options. Returns `None` after the limit,
@@ -152,6 +161,13 @@ impl ClientListener {
     ) -> Result<Option<Peer>, Failure> {
         // A limit beyond the clock's range is no limit.
         let end = limit.and_then(|limit| Instant::now().checked_add(limit));
+        if let Some(test) = self.perftest.clone() {
+            let Some(stream) = self.accept_one(end)? else {
+                return Ok(None);
+            };
+            let peer = Peer::new(stream, self.timeout)?;
+            return peer.speaking(Some(test)).map(Some);
+        }
         loop {
             for index in (0..self.pending.len()).rev() {
                 match self.pending[index].greeting(&self.options) {
@@ -179,6 +195,29 @@ impl ClientListener {
                 .min();
             self.poll(wake.map(|wake| wake.saturating_duration_since(now)))?;
             self.accept_all(report)?;
+        }
+    }
+
+    /// Waits for a connection, until this time.
+    fn accept_one(&self, end: Option<Instant>) -> Result<Option<TcpStream>, Failure> {
+        loop {
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(None);
+            }
+            self.poll(left)?;
+            for listener in &self.control_port.listeners {
+                match listener.accept() {
+                    Ok((stream, _)) => {
+                        stream.set_nonblocking(false).map_err(local)?;
+                        return Ok(Some(stream));
+                    }
+                    Err(error) => match error.kind() {
+                        io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted => {}
+                        _ => return Err(local(error)),
+                    },
+                }
+            }
         }
     }
 

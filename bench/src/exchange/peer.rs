@@ -11,6 +11,7 @@ use socket2::{SockRef, TcpKeepalive};
 use super::frame::{Arriving, FrameError, text};
 use super::message::{Address, Done, Message, Service};
 use super::options::Options;
+use super::perftest::{Perftest, Test};
 use crate::failure::Failure;
 
 /// Returns the addresses of a host.
@@ -30,6 +31,8 @@ pub(crate) struct Peer {
     address: IpAddr,
     name: String,
     arriving: Arriving,
+    /// Spoken instead of dat-bench's messages.
+    perftest: Option<Perftest>,
 }
 
 /// Receives a message of the kind that matches. The second argument is the name of the kind.
@@ -59,7 +62,7 @@ impl Peer {
             |error| error.to_string(),
         );
         Err(Failure::environment(format!(
-            "no dat-bench listens on {host}, TCP port {port}: {cause}; start the server there first (the same command without a host, with the same -p)"
+            "no server listens on {host}, TCP port {port}: {cause}; start it there first (the same command without a host, with the same -p)"
         )))
     }
 
@@ -74,7 +77,31 @@ impl Peer {
             address,
             name: address.to_string(),
             arriving: Arriving::default(),
+            perftest: None,
         })
+    }
+
+    /// Speaks perftest's exchange, if there is a test.
+    pub(crate) fn speaking(mut self, test: Option<Test>) -> Result<Self, Failure> {
+        if let Some(test) = test {
+            let stream = self.stream.try_clone().map_err(local)?;
+            let perftest = Perftest::new(stream, self.timeout, &self.name, test);
+            self.perftest = Some(perftest);
+        }
+        Ok(self)
+    }
+
+    /// Returns whether the other side is perftest, which says less of itself than dat-bench does.
+    pub(crate) fn is_perftest(&self) -> bool {
+        self.perftest.is_some()
+    }
+
+    /// Fails if perftest has exchanged another number of messages than this side expects.
+    pub(crate) fn require_messages(&self, messages: u64) -> Result<(), Failure> {
+        match &self.perftest {
+            Some(perftest) => perftest.require_messages(messages),
+            None => Ok(()),
+        }
     }
 
     /// Returns the other side's IP address, as text.
@@ -90,6 +117,9 @@ impl Peer {
     /// Exchanges the options, and fails if they differ, as the other side does. A server serves
     /// only a client that accepts its options.
     pub(crate) fn agree(&mut self, options: &Options) -> Result<(), Failure> {
+        if self.perftest.is_some() {
+            return Ok(());
+        }
         self.send(&Message::Hello(options.clone()))?;
         let theirs = receive!(self, "hello", Message::Hello(theirs) => theirs)?;
         let differences = options.differences(&theirs);
@@ -104,6 +134,9 @@ impl Peer {
 
     /// Exchanges addresses.
     pub(crate) fn exchange_addresses(&mut self, ours: Address) -> Result<Address, Failure> {
+        if let Some(perftest) = &mut self.perftest {
+            return perftest.addresses(&ours);
+        }
         self.send(&Message::Address(ours))?;
         let theirs = receive!(self, "address", Message::Address(theirs) => theirs)?;
         if theirs.ethernet != ours.ethernet {
@@ -136,33 +169,51 @@ impl Peer {
     /// Exchanges what the queue pairs say about the order of data. Returns what holds for
     /// both sides.
     pub(crate) fn exchange_order(&mut self, ours: DataInOrder) -> Result<DataInOrder, Failure> {
+        if self.perftest.is_some() {
+            return Ok(ours);
+        }
         self.send(&Message::DataInOrder(ours))?;
         receive!(self, "order of data", Message::DataInOrder(theirs) => ours.and(theirs))
     }
 
     /// Waits until both sides have called this (a barrier).
     pub(crate) fn barrier(&mut self) -> Result<(), Failure> {
+        if let Some(perftest) = &mut self.perftest {
+            return perftest.barrier();
+        }
         self.send(&Message::Ready)?;
         self.await_ready()
     }
 
     /// Sends that this side is ready.
     pub(crate) fn send_ready(&mut self) -> Result<(), Failure> {
-        self.send(&Message::Ready)
+        match &mut self.perftest {
+            Some(perftest) => perftest.prepared(),
+            None => self.send(&Message::Ready),
+        }
     }
 
     /// Waits until the other side is ready.
     pub(crate) fn await_ready(&mut self) -> Result<(), Failure> {
+        if let Some(perftest) = &mut self.perftest {
+            return perftest.prepared();
+        }
         receive!(self, "ready", Message::Ready => ())
     }
 
     /// Announces messages of this size.
     pub(crate) fn begin(&mut self, size: u32) -> Result<(), Failure> {
-        self.send(&Message::Begin { size })
+        match self.perftest {
+            Some(_) => Ok(()),
+            None => self.send(&Message::Begin { size }),
+        }
     }
 
     /// Waits until the other side announces messages of this size.
     pub(crate) fn await_begin(&mut self, expected: u32) -> Result<(), Failure> {
+        if self.perftest.is_some() {
+            return Ok(());
+        }
         match receive!(self, "begin", Message::Begin { size } => size == expected)? {
             true => Ok(()),
             false => Err(Failure::run(
@@ -173,11 +224,17 @@ impl Peer {
 
     /// Sends what this side has done.
     pub(crate) fn done(&mut self, done: Done) -> Result<(), Failure> {
-        self.send(&Message::Done(done))
+        match &mut self.perftest {
+            Some(perftest) => perftest.done(done),
+            None => self.send(&Message::Done(done)),
+        }
     }
 
     /// Receives what the other side has done, with this timeout.
     pub(crate) fn await_done(&mut self, within: Duration) -> Result<Done, Failure> {
+        if let Some(perftest) = &mut self.perftest {
+            return perftest.end(within);
+        }
         let saved = core::mem::replace(&mut self.timeout, within);
         let received = self.receive();
         self.timeout = saved;
@@ -189,7 +246,9 @@ impl Peer {
 
     /// Sends the reason why this side ends the run. A failure to send is ignored.
     pub(crate) fn abort(&mut self, reason: &str) {
-        let _ = self.send(&Message::Abort(text(reason)));
+        if self.perftest.is_none() {
+            let _ = self.send(&Message::Abort(text(reason)));
+        }
     }
 
     /// After a failure on this side, returns the other side's failure, if it
@@ -211,6 +270,9 @@ impl Peer {
     /// Returns whether a message, or the end of the connection, can be received.
     /// Costs one system call and does not wait.
     pub(crate) fn has_message(&self) -> bool {
+        if self.perftest.as_ref().is_some_and(|it| !it.is_watched()) {
+            return false;
+        }
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
         let result =
             SockRef::from(&self.stream).recv_with_flags(&mut [MaybeUninit::uninit()], flags);

@@ -41,6 +41,28 @@ pub(super) fn measure<M: Messages, E: End>(
     side.drain(watchdog)
 }
 
+/// Measures from answer to answer, where the other side begins: perftest's server does in a
+/// ping-pong of writes.
+pub(super) fn follow<M: Messages, E: End>(
+    side: &mut Side<E>,
+    meter: &mut Meter<'_>,
+    watchdog: &mut Watchdog<'_>,
+) -> Result<(), Stop> {
+    let mut number = 0;
+    while meter.lap() {
+        number += 1;
+        while !M::has_arrived(side, number)? {
+            M::after_empty_poll(side, watchdog)?;
+        }
+        watchdog.reset();
+        side.wait_for_credit(watchdog)?;
+        M::post(side, number)?;
+        meter.record();
+    }
+    meter.record();
+    side.drain(watchdog)
+}
+
 /// The responder, as the measuring loop sees it.
 ///
 /// With `--loopback` the measuring loop calls it at every empty poll. A

@@ -82,6 +82,7 @@ Examples:
   dat-bench lat --loopback --path verbs        through libibverbs, on any RDMA device
   dat-bench lat --rate 1k,10k,100k server-host open loop; the server needs --rate too
   dat-bench lat -D 10 --cpu 2 --hgrm r.hgrm --hlog r.hlog server-host
+  dat-bench lat --peer perftest -o write -s 64 -n 10000 server-host   where ib_write_lat -s 64 -n 10000 runs
   dat-bench lat -n 100000 --strict --fail-if 'p99>5us' server-host   for CI
 
 How to get a good number:
@@ -111,7 +112,7 @@ pub(crate) struct LatArgs {
     /// have 8]
     #[arg(short, long, value_name = "BYTES", value_parser = size)]
     pub(crate) size: Option<u32>,
-    /// Samples per size [default: 10000; with -a 1000]
+    /// Samples per size [default: 10000; with -a, or perftest on the other side, 1000]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) iters: Option<u64>,
     /// Wait for events with this policy instead of polling (rust and c) [default: dequeue in a loop]
@@ -160,13 +161,26 @@ impl LatArgs {
             .unwrap_or(if self.rate.is_empty() { 1 } else { 64 })
     }
 
+    /// Returns the number of samples per size.
     pub(crate) fn iterations(&self) -> u64 {
-        let default = if self.run.all { 1000 } else { 10_000 };
-        self.iters.unwrap_or(default)
+        match self.run.is_with_perftest() {
+            // perftest counts every message.
+            true => self.messages().saturating_sub(self.warmup()),
+            false => self.messages(),
+        }
+    }
+
+    fn messages(&self) -> u64 {
+        let is_short = self.run.all || self.run.is_with_perftest();
+        self.iters.unwrap_or(if is_short { 1000 } else { 10_000 })
     }
 
     pub(crate) fn warmup(&self) -> u64 {
-        self.run.warmup(self.warmup, self.iterations())
+        match self.run.is_with_perftest() {
+            // During the first round trip perftest measures the frequency of its clock.
+            true => self.warmup.unwrap_or(1),
+            false => self.run.warmup(self.warmup, self.messages()),
+        }
     }
 
     /// Returns perftest's largest inline message of the operation.
@@ -186,6 +200,20 @@ impl LatArgs {
             return Err(Failure::usage(format!(
                 "--last-byte has no meaning with -o {}: only the receiver of a write polls memory; leave it out",
                 self.run.operation.name()
+            )));
+        }
+        self.run.check_peer(&[
+            (!self.rate.is_empty(), "--rate"),
+            (
+                self.last_byte.is_some_and(|it| it != LastByte::Force),
+                "--last-byte auto or never",
+            ),
+        ])?;
+        if self.run.is_with_perftest() && self.iterations() == 0 {
+            return Err(Failure::usage(format!(
+                "-n {} leaves no sample after the warm-up of {}, which it includes with --peer perftest; give a larger -n to both sides",
+                self.messages(),
+                self.warmup()
             )));
         }
         self.check_wait()?;
@@ -214,7 +242,11 @@ impl LatArgs {
     }
 
     pub(crate) fn last_byte(&self) -> LastByte {
-        self.last_byte.unwrap_or_default()
+        match self.run.is_with_perftest() {
+            // As perftest does.
+            true => LastByte::Force,
+            false => self.last_byte.unwrap_or_default(),
+        }
     }
 
     /// Refuses rates that are given twice, and a thread that sleeps instead of

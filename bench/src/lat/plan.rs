@@ -30,6 +30,8 @@ pub(super) struct Plan {
     pub(super) keeps: bool,
     /// For writes only.
     pub(super) last_byte: Option<LastByte>,
+    /// Whether the server sends the first message: in perftest's ping-pong of writes.
+    pub(super) server_begins: bool,
     /// How writes are noticed; set when the sides are connected.
     pub(super) arrival: Option<Arrival>,
 }
@@ -54,6 +56,7 @@ impl Plan {
             rates: args.rates(),
             keeps: args.samples.is_some(),
             last_byte: (run.operation == Operation::Write).then(|| args.last_byte()),
+            server_begins: run.is_with_perftest() && run.operation == Operation::Write,
             arrival: None,
         }
     }

@@ -51,6 +51,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(3600 * 24 * 365);
 
 impl Command for Plan {
     const SERVED: &'static str = "answered";
+    const IS_PING_PONG: bool = true;
 
     /// Bytes, and messages per second of an open loop.
     type Case = (u32, Option<f64>);
@@ -118,7 +119,7 @@ impl Command for Plan {
             times: Distribution::new(self.samples()),
             series: Series::default(),
             noise: Noise::default(),
-            verified: true,
+            verified: self.common.setup.verifies,
         }
     }
 
@@ -202,7 +203,8 @@ fn initiate<M: Messages, E: End>(
         ..Done::default()
     })?;
     let theirs = peer.await_done(plan.common.setup.timeout)?;
-    recording.noise.responder = M::ARE_ANSWERED.then_some(theirs.ran);
+    let responds = M::ARE_ANSWERED && !peer.is_perftest();
+    recording.noise.responder = responds.then_some(theirs.ran);
     compare(recording.messages, theirs.messages)?;
     side.link.verify()
 }
@@ -221,7 +223,15 @@ fn answer<M: Messages, E: End>(
     let (watch, timeout) = (Watch::counting(), plan.common.setup.timeout);
     // The device answers reads, and the client counts them.
     let mut answered = None;
-    if M::ARE_ANSWERED {
+    if plan.server_begins {
+        let mut watchdog = plan.common.watchdog(Some(peer));
+        recording.timeline.begin(plan.part(pass));
+        let times = (&mut recording.samples, &mut recording.timeline);
+        let mut meter = plan.meter(pass, times);
+        closed::measure::<M, E>(side, &mut Remote, &mut meter, &mut watchdog)
+            .map_err(|stop| explain(stop, peer))?;
+        answered = Some(meter.round_trips());
+    } else if M::ARE_ANSWERED {
         let mut responder = Responder::<M, E>::new(side, plan.common.watchdog(Some(peer)));
         let served = responder.serve();
         answered = Some(responder.answered);
@@ -263,7 +273,10 @@ fn timed<M: Messages, E: End>(
     recording.timeline.begin(plan.part(pass));
     let times = (&mut recording.samples, &mut recording.timeline);
     let mut meter = plan.meter(pass, times);
-    closed::measure::<M, E>(side, other_side, &mut meter, watchdog)?;
+    match plan.server_begins {
+        true => closed::follow::<M, E>(side, &mut meter, watchdog)?,
+        false => closed::measure::<M, E>(side, other_side, &mut meter, watchdog)?,
+    }
     let mut trips = meter.round_trips();
     if let Some(schedule) = plan.schedule(pass) {
         trips += open::measure::<M, E>(side, other_side, &schedule, trips, recording, watchdog)?;

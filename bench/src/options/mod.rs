@@ -16,5 +16,5 @@ mod values;
 pub(crate) use common::{DeviceArgs, HistogramArgs, ResultArgs, WorkerArgs, require_once};
 pub(crate) use perftest::NetworkArgs;
 pub(crate) use run::{MAX_WARMUP, RunArgs, default_inline, size};
-pub(crate) use values::{Api, LISTEN, LastByte, Operation, Path, Wait};
+pub(crate) use values::{Api, LISTEN, LastByte, Operation, Path, PeerProgram, Wait};
 pub(crate) use values::{choices, per_second, seconds};

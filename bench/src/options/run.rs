@@ -8,7 +8,7 @@ use dat_engine::cm::ListenOn;
 
 use super::common::{DeviceArgs, ResultArgs, require_once};
 use super::perftest::PerftestArgs;
-use super::values::{Api, LISTEN, Operation, PORT, cpu, seconds};
+use super::values::{Api, LISTEN, Operation, PORT, PeerProgram, cpu, seconds};
 use crate::failure::Failure;
 
 /// The largest message of an mlx5 device, bytes.
@@ -26,6 +26,15 @@ pub(crate) struct RunArgs {
     /// Run both sides in one thread of this process
     #[arg(long, conflicts_with_all = ["host", "port"])]
     pub(crate) loopback: bool,
+    /// Program on the other side; perftest (ib_send_lat, ib_write_bw, ...; 5.70 and later, except
+    /// 6.28) needs the same -s, -n and -q, and -n counts all messages
+    #[arg(
+        long,
+        value_name = "PROGRAM",
+        default_value = "dat-bench",
+        conflicts_with = "loopback"
+    )]
+    pub(crate) peer: PeerProgram,
     #[command(flatten)]
     pub(crate) on: DeviceArgs,
     /// Index in the port's GID table (engine only) [default: the one that 'dat-bench devices' shows]
@@ -127,6 +136,10 @@ impl RunArgs {
         }
     }
 
+    pub(crate) fn is_with_perftest(&self) -> bool {
+        self.peer == PeerProgram::Perftest
+    }
+
     pub(crate) fn is_server(&self) -> bool {
         !self.loopback && self.host.is_none()
     }
@@ -136,6 +149,7 @@ impl RunArgs {
     pub(crate) fn warmup(&self, asked: Option<u64>, iterations: u64) -> u64 {
         const MOST: u64 = 1000;
         asked.unwrap_or(match self.duration {
+            _ if self.is_with_perftest() => 0,
             Some(_) => MOST,
             None => iterations.div_ceil(10).min(MOST),
         })
@@ -209,6 +223,32 @@ impl RunArgs {
             ));
         }
         Ok(())
+    }
+
+    /// Refuses options that perftest's exchange cannot agree on. `others` are those of the command,
+    /// and whether they were given.
+    pub(crate) fn check_peer(&self, others: &[(bool, &str)]) -> Result<(), Failure> {
+        if !self.is_with_perftest() {
+            return Ok(());
+        }
+        let common = [
+            (self.measures_dat(), "--api rust or c"),
+            (
+                self.operation.is_numbered(),
+                "-o with immediate data or atomic operations",
+            ),
+            (self.all, "-a"),
+            (self.duration.is_some(), "-D"),
+            (self.rounds.is_some(), "--rounds"),
+            (self.perftest.network.rdma_cm, "-R"),
+        ];
+        let mut all = common.iter().chain(others);
+        match all.find(|(given, _)| *given) {
+            Some((_, option)) => Err(Failure::usage(format!(
+                "{option} is not for --peer perftest, with which the engine measures sends, writes or reads of one size in one round; leave it out, or run dat-bench on the other side too"
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Refuses duplicate interfaces, and options that some of them do not have.

@@ -126,6 +126,18 @@ choices! {
 }
 
 choices! {
+    /// The program on the other side.
+    #[derive(Default)]
+    pub(crate) enum PeerProgram {
+        /// dat-bench
+        #[default]
+        DatBench = "dat-bench",
+        /// perftest: ib_send_lat, ib_write_bw, ...
+        Perftest = "perftest",
+    }
+}
+
+choices! {
     /// A wait policy of DAT.
     pub(crate) enum Wait {
         /// Spin

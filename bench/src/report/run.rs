@@ -41,6 +41,9 @@ pub(crate) struct RunConditions {
     pub(crate) cpu: Option<usize>,
     #[serde(skip)]
     pub(crate) network: NetworkArgs,
+    /// Whether the bytes of the last messages were compared: perftest sends others.
+    #[serde(skip)]
+    pub(crate) verified: bool,
     #[serde(flatten)]
     pub(crate) clock: ClockFacts,
 }

@@ -34,7 +34,10 @@ impl Amount {
                 Some(duration) => Goal::Duration(duration),
                 None => Goal::Iterations(iterations),
             },
-            rounds: args.rounds,
+            rounds: match args.is_with_perftest() {
+                true => Some(1),
+                false => args.rounds,
+            },
             warmup,
             all: args.all,
         }

@@ -12,7 +12,7 @@ use crate::ends::{DevicePort, Needs};
 use crate::exchange;
 use crate::failure::Failure;
 use crate::host::{self, Host};
-use crate::options::{Api, LISTEN, RunArgs};
+use crate::options::{Api, LISTEN, PeerProgram, RunArgs};
 use crate::report::{ClockFacts, RunConditions};
 
 /// The open device and APIs of a run.
@@ -86,7 +86,10 @@ impl<P: Command> Opened<P> {
             rounds: amount.rounds(),
             operation,
             loopback: args.host.is_none(),
-            peer: args.host.clone(),
+            peer: args.host.as_ref().map(|host| match args.peer {
+                PeerProgram::DatBench => host.clone(),
+                PeerProgram::Perftest => format!("perftest on {host}"),
+            }),
             goal: amount.goal,
             warmup: amount.warmup,
             tx_depth: setup.tx_depth,
@@ -95,6 +98,7 @@ impl<P: Command> Opened<P> {
             inline_bytes_wanted: setup.inline_requested,
             cpu: args.cpu,
             network: args.perftest.network,
+            verified: setup.verifies,
             clock: ClockFacts::of(plan.clock),
         }
     }

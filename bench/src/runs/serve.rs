@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::opened::Opened;
-use super::sides::{Command, Sides};
+use super::sides::{Command, Sides, perftest};
 use crate::ends::{Role, Stop};
 use crate::exchange::{ClientListener, ControlPort, Peer};
 use crate::failure::Failure;
@@ -31,7 +31,8 @@ pub(crate) fn serve<P: Command>(
         control_port.addresses()
     ))?;
     let timeout = plan.common().setup.timeout;
-    let mut listener = ClientListener::new(control_port, plan.options(), timeout);
+    let listener = ClientListener::new(control_port, plan.options(), timeout);
+    let mut listener = listener.speaking(perftest(plan, args));
     let mut served = 0_u64;
     let mut still_waiting = |cause: &str| output::line(format_args!(" {cause}; still waiting"));
     loop {
@@ -98,6 +99,15 @@ fn no_client_came(limit: Duration, served: u64) -> Result<(), Failure> {
 /// side. A failed request is often only the result of a failure on the other
 /// side.
 pub(crate) fn explain(stop: Stop, peer: &mut Peer) -> Failure {
+    if peer.is_perftest() {
+        return Failure::run(match stop {
+            Stop::ControlMessage => "perftest ended before the last message: see its output; it needs the same test, -s and -n".to_owned(),
+            Stop::Length { expected, received } => format!(
+                "perftest sent a message of {received} bytes, but this side expects {expected}: give both sides the same -s"
+            ),
+            other => format!("{other}; perftest needs the same test, -s and -n"),
+        });
+    }
     match (peer.remote_failure(REMOTE_FAILURE_WAIT), stop) {
         (Some(remote), Stop::ControlMessage) => remote,
         (Some(remote), _) => Failure::run(format!("{remote}\n  on this side: {stop}")),

@@ -10,14 +10,17 @@ use dat_engine::DataInOrder;
 
 use super::common::CommonPlan;
 use crate::ends::{End, Link, RemoteInterface, Role};
-use crate::exchange::{Options, Peer};
+use crate::exchange::{Options, Peer, Test, Verb};
 use crate::failure::Failure;
-use crate::options::{Api, RunArgs};
+use crate::options::{Api, Operation, RunArgs};
+use crate::report::Goal;
 
 /// A command with two sides, as its plan.
 pub(crate) trait Command: Sized + 'static {
     /// What the server says of the messages of a case.
     const SERVED: &'static str;
+    /// Whether each message is answered before the next one is sent: perftest's latency tests.
+    const IS_PING_PONG: bool;
 
     /// A size, and what else distinguishes results of one API.
     type Case: Copy + Debug;
@@ -84,6 +87,37 @@ pub(crate) trait Command: Sized + 'static {
         peer: &mut Peer,
         recording: &mut Self::Recording,
     ) -> Result<(), Failure>;
+}
+
+/// Returns what is measured together with perftest, if it is the other side.
+pub(super) fn perftest<P: Command>(plan: &P, args: &RunArgs) -> Option<Test> {
+    if !args.is_with_perftest() {
+        return None;
+    }
+    let CommonPlan { setup, amount, .. } = plan.common();
+    let (verb, exposed) = match setup.operation {
+        Operation::Send => (Verb::Send, 0),
+        Operation::Write => (Verb::Write, setup.layout.incoming(0).start),
+        Operation::Read => (Verb::Read, 0),
+        // Refused by `RunArgs::check_peer`.
+        Operation::WriteImm | Operation::FetchAdd | Operation::CompareSwap => return None,
+    };
+    let messages = match amount.goal {
+        Goal::Iterations(count) => {
+            let each = count.saturating_add(amount.warmup);
+            each.saturating_mul(plan.endpoints().into())
+        }
+        Goal::Duration(_) => u64::MAX,
+    };
+    Some(Test {
+        verb,
+        is_ping_pong: P::IS_PING_PONG,
+        is_client: args.host.is_some(),
+        with_gid: args.gid_index.is_some(),
+        exposed: exposed as u64,
+        size: amount.sizes[0],
+        messages,
+    })
 }
 
 /// Runs one pass between the connected sides of one API. The third argument is the other process,
@@ -174,7 +208,8 @@ impl<P: Command> Sides<P> {
         let Some(host) = &args.host else {
             return Self::with(interfaces, plan, None, Role::Client);
         };
-        let mut peer = Peer::connect(host, args.port, plan.common().setup.timeout)?;
+        let peer = Peer::connect(host, args.port, plan.common().setup.timeout)?;
+        let mut peer = peer.speaking(perftest(plan, args))?;
         let agreed = peer.agree(&plan.options());
         abort_on_failure(&mut peer, agreed)?;
         Self::with(interfaces, plan, Some(peer), Role::Client)

@@ -153,7 +153,7 @@ proptest! {
         bytes in proptest::collection::vec(any::<u8>(), 0..200),
     ) {
         let (mut peer, mut raw) = pair(LONG);
-        raw.write_all(b"DATB\x00\x05").unwrap();
+        raw.write_all(b"DATB\x00\x06").unwrap();
         raw.write_all(&bytes).unwrap();
         drop(raw);
         prop_assert_eq!(peer.agree(&options("2")).unwrap_err().status(), 3);
