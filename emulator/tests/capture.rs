@@ -72,6 +72,36 @@ fn tshark_reads_the_packets_of_two_programs_on_every_link() {
 }
 
 #[test]
+fn a_packet_that_a_fault_loses_is_in_the_capture() {
+    let file = capture_file();
+    let options = [
+        "--faults",
+        "drop@1",
+        "--pcap",
+        file.to_str().expect("ASCII"),
+    ];
+    let (program, package) = ("ibv_rc_pingpong", "ibverbs-utils");
+    pair_with(
+        &options,
+        "roce",
+        program,
+        package,
+        &["-n", "100", "-s", "64", "-g", "3"],
+        &[],
+    );
+    if !file.exists() {
+        return;
+    }
+    let Some(packets) = decoded(&file) else {
+        return;
+    };
+    // The first packet of the client, and the same one again.
+    let first = packets.iter().find(|it| it.starts_with("RC Send Only "));
+    let times = packets.iter().filter(|&it| Some(it) == first).count();
+    assert!(times >= 2, "{packets:#?}");
+}
+
+#[test]
 fn files_that_cannot_take_packets_are_named() {
     let other = capture_file();
     std::fs::write(&other, "no capture").expect("a temporary file");

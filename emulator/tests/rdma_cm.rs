@@ -323,12 +323,18 @@ fn a_killed_client_disconnects_from_its_server() {
         return;
     };
     let server = pair.serve(&["-s", "-a", "0.0.0.0", "-d"]);
-    let client = start(pair.command(&["-c", "-a", "127.0.0.1", "-d"]));
-    // Long enough for a connection; the kill may also hit the middle of it.
-    std::thread::sleep(std::time::Duration::from_millis(700));
+    let file = capture_file();
+    let mut client = pair.command(&["-c", "-a", "127.0.0.1", "-d"]);
+    client.env("MLX5EMU_PCAP", &file);
+    let client = start(client);
+    // The client has sent its first two messages, and so it is connected.
+    eventually("the client is connected", || {
+        std::fs::metadata(&file).is_ok_and(|data| data.len() > 24 + 2 * 256)
+    });
     // SAFETY: the launcher was not waited for, so its process id is not reused.
     unsafe { libc::kill(client.pid(), libc::SIGKILL) };
     let _ = client.finish();
     let output = server.finish().output;
+    let _ = std::fs::remove_file(&file);
     assert!(output.contains("RDMA_CM_EVENT_DISCONNECTED"), "{output}");
 }

@@ -31,6 +31,26 @@ fn a_refusal_carries_the_reason_and_private_data() {
 }
 
 #[test]
+fn a_refusal_of_a_request_need_not_name_its_sender() {
+    // The kernel's manager names no connection of its own if it refuses a request.
+    let mut pair = Pair::new();
+    let active = pair.connect();
+    let reason = RejReason::CONSUMER_DEFINED;
+    let Event::Rejected(rej) = rejected(Answers::Req, reason, b"no") else {
+        unreachable!("a refusal")
+    };
+    let refusal = Message {
+        sender: CommId::NONE,
+        receiver: active,
+        body: Body::Rej(rej),
+    };
+    let refusal = decode(&encode(&refusal)).expect("encoded by us");
+    pair.active.receive(PASSIVE, refusal);
+    let (id, event) = pair.active.next_event().expect("a refusal");
+    assert_eq!((id, event), (active, rejected(Answers::Req, reason, b"no")));
+}
+
+#[test]
 fn without_a_listener_the_request_is_refused_at_once() {
     let mut pair = Pair::new();
     let active = pair.active.connect(None, req());
