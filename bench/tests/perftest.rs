@@ -1,5 +1,6 @@
 //! perftest's options: what each does, or says; and perftest as the other side.
 
+use std::fs;
 use std::process::Command;
 
 use crate::common::{
@@ -18,10 +19,12 @@ fn traced(words: &str) -> Ended {
 
 #[test]
 fn options_of_the_network_reach_the_queue_pair_on_both_paths_and_the_head_of_the_table() {
+    let json = file("perftest-options.json");
     for path in ["direct", "verbs"] {
         for command in ["lat", "bw", "rate"] {
             let words = format!(
-                "{command} --loopback --path {path} -s 64 -n 20 -m 512 -S 3 -u 15 -T 96 -c RC -F"
+                "{command} --loopback --path {path} -s 64 -n 20 -m 512 -S 3 -u 15 -T 96 -c RC -F --json {}",
+                json.display()
             );
             let said = [
                 "path_mtu: 2",
@@ -31,6 +34,12 @@ fn options_of_the_network_reach_the_queue_pair_on_both_paths_and_the_head_of_the
                 "-m 512, -S 3, -u 15, -T 96",
             ];
             traced(&words).expect(0, &said);
+            let text = fs::read_to_string(&json).expect("the results");
+            let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+            crate::common::schema::check(&value);
+            let said = r#"{"mtu_bytes":512,"service_level":3,"ack_timeout":15,"traffic_class":96,"rdma_cm":false}"#;
+            let expected: serde_json::Value = serde_json::from_str(said).expect("JSON");
+            assert_eq!(value["run"]["network"], expected);
         }
     }
 }
@@ -73,12 +82,27 @@ fn events_make_a_wait_that_sleeps() {
 }
 
 #[test]
+fn unsorted_samples_are_printed() {
+    let ended = run(emulated("perftest-unsorted", "lat --loopback -n 7 -U"));
+    let ended = ended.expect(0, &["7 messages in standard output"]);
+    let rows = ended
+        .stdout
+        .lines()
+        .filter(|line| line.contains(",2,engine,"));
+    assert_eq!(rows.count(), 7, "{}", ended.text());
+}
+
+#[test]
 fn what_is_not_here_is_refused_with_what_to_use_in_its_place() {
     for (words, named) in [
         ("lat -H", "--hgrm FILE and --hlog FILE"),
         ("bw -H", "--hgrm FILE and --hlog FILE"),
-        ("lat -U", "--hlog FILE"),
-        ("rate --report-unsorted", "--hlog FILE"),
+        ("lat -U", "-U has no effect on a server"),
+        ("lat -U --samples x.csv host", "--samples"),
+        (
+            "rate --report-unsorted",
+            "'lat -U' prints the latency of each",
+        ),
         ("lat -e", "-e: the engine is always polled: use --api rust"),
         ("lat -e --api rust --rate 1k host", "dat-bench wake"),
         ("lat -e --wait poll", "--events"),
@@ -122,6 +146,14 @@ fn program(fabric: &str, tool: &str, words: &str) -> Option<Command> {
     Some(command)
 }
 
+/// Runs a client until its server listens, which perftest does not report.
+#[track_caller]
+fn connected(client: impl Fn() -> Command) -> Ended {
+    let tries = std::iter::repeat_with(|| run(client())).take(200);
+    let mut answered = tries.skip_while(|ended| ended.text().contains("no server listens"));
+    answered.next().expect("perftest listens")
+}
+
 /// Runs dat-bench as the client of perftest's server. Both get `words`.
 #[track_caller]
 fn as_client(fabric: &str, tool: &str, ours: &str, words: &str) -> Option<Ended> {
@@ -129,13 +161,7 @@ fn as_client(fabric: &str, tool: &str, ours: &str, words: &str) -> Option<Ended>
     let mut server = program(fabric, tool, &format!("{words} -p {port}"))?;
     let server = Running::start(&mut server);
     let words = format!("{ours} --peer perftest {words} -p {port} localhost");
-    let ended = loop {
-        // perftest does not say when it listens.
-        let ended = run(emulated(fabric, &words));
-        if !ended.text().contains("no server listens") {
-            break ended;
-        }
-    };
+    let ended = connected(|| emulated(fabric, &words));
     if ended.status == Some(0) {
         server.end().expect(0, &[]);
     }
@@ -211,13 +237,8 @@ fn perftest_on_roce_and_with_several_queue_pairs_is_the_other_side() {
     };
     let server = Running::start(&mut on_roce(server));
     let words = format!("bw -q 3 --peer perftest -n 100 -p {port} localhost");
-    loop {
-        let ended = run(on_roce(emulated(fabric, &words)));
-        if !ended.text().contains("no server listens") {
-            ended.expect(0, &["Ethernet", "300"]);
-            break;
-        }
-    }
+    let ended = connected(|| on_roce(emulated(fabric, &words)));
+    ended.expect(0, &["Ethernet", "300"]);
     server.end().expect(0, &["GID"]);
 }
 
@@ -234,8 +255,8 @@ fn figures_of_a_client_are_in_the_report_of_perftest_s_server() {
         "bw -o write --peer perftest {words} --json {} localhost",
         json.display()
     );
-    while run(emulated("peer-report", &words)).status == Some(2) {}
-    let text = std::fs::read_to_string(&json).expect("the results");
+    connected(|| emulated("peer-report", &words)).expect(0, &[]);
+    let text = fs::read_to_string(&json).expect("the results");
     let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     crate::common::schema::check(&value);
     let bytes = value["results"][0]["bw_average_bytes_per_second"].as_f64();

@@ -197,6 +197,11 @@ impl BwArgs {
         self.check_conditions(what)?;
         self.run
             .check_peer(&[(self.warmup.is_some(), "--warmup"), (self.both, "-b")])?;
+        if self.run.perftest.report_unsorted {
+            return Err(Failure::usage(
+                "-U: bw and rate measure no single messages; 'lat -U' prints the latency of each",
+            ));
+        }
         if self.run.perftest.events {
             return Err(Failure::usage(
                 "-e: bw and rate poll for completions, which is what a full queue needs; 'lat -e' measures latency with threads that sleep, 'wake' what it takes to wake them",

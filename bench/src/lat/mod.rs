@@ -55,7 +55,7 @@ use crate::runs::{self, Measured, Sides};
 pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
     args.check()?;
     let mut files = Files::prepare(&args.run.results, &args.histograms, cases(args))?;
-    output::probe_all(&args.samples)?;
+    output::probe_all(&args.samples())?;
     if let Some(wait) = args.wait() {
         // SAFETY: no other thread of this program runs before a device is opened.
         unsafe { std::env::set_var("DAT_WAIT", wait.name()) };
@@ -89,9 +89,9 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
     }
     // What was measured before a failure is kept.
     let mut text = text_below(&conditions, columns, &outcomes, args.first_look);
-    if let Some(path) = &args.samples {
-        text += &fit(&samples::note(path, &outcomes, plan.most_kept()));
-        files.add(path.clone(), samples::document(&outcomes));
+    if let Some(path) = args.samples() {
+        text += &fit(&samples::note(&path, &outcomes, plan.most_kept()));
+        files.add(path, samples::document(&outcomes));
     }
     let json = json::text(&conditions, &outcomes, ended.is_ok());
     let samples = outcomes.iter().flat_map(|outcome| {

@@ -132,8 +132,8 @@ pub(crate) struct LatArgs {
     pub(crate) histograms: HistogramArgs,
     /// Write each measured message as a row of CSV: when it was sent, size, interface and latency;
     /// of more than 1000000 messages in a run, the first of each round
-    #[arg(long, value_name = "FILE")]
-    pub(crate) samples: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", conflicts_with = "report_unsorted")]
+    samples: Option<PathBuf>,
     /// Say of an unreliable result what it means for a first look (for perf-scripts/quickstart)
     #[arg(long, hide = true)]
     pub(crate) first_look: bool,
@@ -194,6 +194,7 @@ impl LatArgs {
             (self.histograms.hgrm.is_some(), "--hgrm"),
             (self.histograms.hlog.is_some(), "--hlog"),
             (self.samples.is_some(), "--samples"),
+            (self.run.perftest.report_unsorted, "-U"),
         ])?;
         self.run.check_size(self.size)?;
         if self.last_byte.is_some() && self.run.operation != Operation::Write {
@@ -233,6 +234,12 @@ impl LatArgs {
             percentiles: Percentiles::Of(samples),
         };
         results::check(&self.run.results.fail_if, &offer)
+    }
+
+    /// Returns the file of `--samples`; `-U` is standard output.
+    pub(crate) fn samples(&self) -> Option<PathBuf> {
+        let unsorted = self.run.perftest.report_unsorted;
+        self.samples.clone().or(unsorted.then(|| "-".into()))
     }
 
     /// Returns the wait policy of `--wait` or `-e`.

@@ -54,7 +54,7 @@ impl Plan {
             common,
             wait: args.wait(),
             rates: args.rates(),
-            keeps: args.samples.is_some(),
+            keeps: args.samples().is_some(),
             last_byte: (run.operation == Operation::Write).then(|| args.last_byte()),
             server_begins: run.is_with_perftest() && run.operation == Operation::Write,
             arrival: None,

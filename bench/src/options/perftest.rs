@@ -4,6 +4,7 @@ use std::fmt;
 
 use clap::Args;
 use dat_engine::{Mtu, TransportOptions};
+use serde::{Serialize, Serializer};
 
 use crate::exchange::Options;
 use crate::failure::Failure;
@@ -11,22 +12,26 @@ use crate::failure::Failure;
 /// The heading of the options in the help.
 const HEADING: &str = "perftest's options";
 
-/// How queue pairs are connected.
-#[derive(Clone, Copy, Debug, Default, Args, PartialEq, Eq)]
+/// How queue pairs are connected; as JSON, `run.network`.
+#[derive(Clone, Copy, Debug, Default, Args, PartialEq, Eq, Serialize)]
 pub(crate) struct NetworkArgs {
     /// Path MTU in bytes: 256, 512, 1024, 2048 or 4096 (engine only) [default: the port's]
     #[arg(help_heading = HEADING, short = 'm', long, value_name = "BYTES", value_parser = mtu)]
+    #[serde(rename = "mtu_bytes", serialize_with = "bytes")]
     mtu: Option<Mtu>,
     /// Service level, 0 to 15; on RoCE its lower three bits are the priority of packets with a VLAN
     /// tag (engine only) [default: 0, or the route's]
     #[arg(help_heading = HEADING, short = 'S', long, value_name = "N", value_parser = clap::value_parser!(u8).range(..=15))]
+    #[serde(rename = "service_level")]
     sl: Option<u8>,
     /// ACK timeout: 4.096 us * 2^N, N from 1 to 31; 0 waits for ever (engine only) [default: 14]
     #[arg(help_heading = HEADING, short = 'u', long, value_name = "N", value_parser = clap::value_parser!(u8).range(..=31))]
+    #[serde(rename = "ack_timeout")]
     qp_timeout: Option<u8>,
     /// Traffic class, 0 to 255: on RoCE v2 the byte of the IP header whose upper six bits are the
     /// DSCP (engine only) [default: 0, or the route's]
     #[arg(help_heading = HEADING, short = 'T', long, value_name = "N")]
+    #[serde(rename = "traffic_class")]
     tos: Option<u8>,
     /// Connect by rdma_cm (engine only; DAT connects as DAT_CM says)
     #[arg(help_heading = HEADING, short = 'R', long = "rdma_cm")]
@@ -47,12 +52,13 @@ pub(crate) struct PerftestArgs {
     /// Accepted without effect: any frequency governor is measured, and named in the results
     #[arg(help_heading = HEADING, short = 'F', long = "CPU-freq")]
     _governor: bool,
-    /// Refused: lat prints a histogram without it, --hgrm and --hlog write those of all cases
+    /// Refused: lat prints a histogram without it, --hgrm and --hlog write those of all cases, -U all
+    /// samples
     #[arg(help_heading = HEADING, short = 'H', long)]
     report_histogram: bool,
-    /// Refused: --hlog writes how often each latency was measured
+    /// Print each measured message, unsorted: lat's --samples -
     #[arg(help_heading = HEADING, short = 'U', long)]
-    report_unsorted: bool,
+    pub(crate) report_unsorted: bool,
 }
 
 /// The value of `-c`.
@@ -73,6 +79,10 @@ fn mtu(text: &str) -> Result<Mtu, String> {
     bytes
         .and_then(Mtu::from_bytes)
         .ok_or_else(|| "expected 256, 512, 1024, 2048 or 4096 bytes".into())
+}
+
+fn bytes<S: Serializer>(mtu: &Option<Mtu>, to: S) -> Result<S::Ok, S::Error> {
+    mtu.map(Mtu::bytes).serialize(to)
 }
 
 impl NetworkArgs {
@@ -125,12 +135,7 @@ impl PerftestArgs {
     pub(crate) fn check(&self, measures_dat: bool) -> Result<(), Failure> {
         if self.report_histogram {
             return Err(Failure::usage(
-                "-H: lat prints the histogram of one case below its table; --hgrm FILE and --hlog FILE write those of all cases ('-' is standard output)",
-            ));
-        }
-        if self.report_unsorted {
-            return Err(Failure::usage(
-                "-U: lat counts its samples in histograms and keeps no list of them; --hlog FILE writes how often each latency was measured",
+                "-H: lat prints the histogram of one case below its table; --hgrm FILE and --hlog FILE write those of all cases, and -U prints all samples",
             ));
         }
         match self.network.given().next() {

@@ -39,7 +39,6 @@ pub(crate) struct RunConditions {
     pub(crate) inline_bytes_wanted: u32,
     /// The CPU of the measuring thread, if it is pinned.
     pub(crate) cpu: Option<usize>,
-    #[serde(skip)]
     pub(crate) network: NetworkArgs,
     /// Whether the bytes of the last messages were compared: perftest sends others.
     #[serde(skip)]
