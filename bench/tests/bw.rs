@@ -78,6 +78,11 @@ fn loopback_measures_every_operation_through_every_interface() {
             let figure = |name: &str| result[name].as_f64().unwrap();
             let ratio = figure("bw_average_bytes_per_second") / figure("messages_per_second");
             assert!((ratio - 4096.0).abs() < 0.1, "{result}");
+            let side = |name: &str| result["sides"][0][name].as_f64().unwrap();
+            let cpu = side("cpu_nanoseconds_per_message");
+            assert!(cpu > 0.0 && side("busy_nanoseconds_per_message") <= cpu);
+            // The thread cannot have run longer than the messages took.
+            assert!(cpu <= 1.01e9 * side("seconds") / 200.0 + 1000.0, "{result}");
         }
     }
 }
@@ -188,7 +193,7 @@ fn all_sizes_are_in_the_table_and_in_csv() {
     .expect(0, &[]);
     let lines: Vec<_> = ended.stdout.lines().collect();
     let columns =
-        "size_bytes,api,samples,reliable,bw_peak_MiB_per_s,bw_avg_MiB_per_s,msg_rate_Mpps";
+        "size_bytes,api,samples,reliable,bw_peak_MiB_per_s,bw_avg_MiB_per_s,msg_rate_Mpps,cpu_ns,busy_ns";
     assert_eq!((lines[0], lines.len()), (columns, 24));
     assert!(lines[23].starts_with("8388608,engine,4,"), "{}", lines[23]);
     let words = "bw --loopback -a -n 4 --warmup 1 --report_gbits";
@@ -244,7 +249,7 @@ fn conditions_and_diff_use_the_columns() {
         (
             "p99>5us",
             1,
-            "bw measures no percentiles; it has bw_peak, bw_avg, msg_rate",
+            "bw measures no percentiles; it has bw_peak, bw_avg, msg_rate, cpu, busy",
         ),
         ("max>5us", 1, "bw measures no figure 'max'; it has bw_peak"),
         (
@@ -257,6 +262,8 @@ fn conditions_and_diff_use_the_columns() {
             1,
             "no bw_peak: it is looked for in up to 20000 messages",
         ),
+        ("cpu>0", 3, "cpu is"),
+        ("busy>1s", 0, ""),
     ] {
         let words = format!("bw --loopback -n 100 --fail-if {condition}");
         run(emulated("bw-diff", &words)).expect(status, &[said]);
@@ -336,7 +343,17 @@ fn options_without_sense_are_refused_by_name() {
         ("bw -o fetch-add -s 4", "-o fetch-add is always of 8 bytes"),
         ("bw -o compare-swap -a", "always of 8 bytes"),
         ("bw -o fetch-add -I 8", "-I has no meaning"),
-        ("bw -o write-imm -l 4", "-l has no meaning"),
+        ("bw -o write-imm -l 4", "-l does not go with -o write-imm"),
+        ("bw --check -l 4", "-l does not go with --check"),
+        ("bw --check -o write", "use -o write-imm or -o send"),
+        ("bw --sge 0", "--sge"),
+        ("bw --sge 33", "--sge"),
+        (
+            "rate --sge 3",
+            "messages of 2 bytes have no 3 segments: give -s 3",
+        ),
+        ("bw --sge 2 -a", "-a does not go with --sge"),
+        ("bw --sge 2 -o fetch-add", "--sge has no meaning"),
         ("bw --api engine,c -o write-imm", "--api c has no write-imm"),
         ("bw --api c -o fetch-add", "use --api engine or --api rust"),
         ("bw --api rust -l 2", "DAT has no post lists"),

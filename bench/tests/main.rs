@@ -2,6 +2,7 @@
 
 mod apis;
 mod bw;
+mod checked;
 mod cli;
 mod common;
 mod compare;

@@ -1,8 +1,22 @@
 //! The time of one side's messages: from the first post to the last completion,
-//! and of the fastest part of them.
+//! and of the fastest part of them; and the processor time of its thread meanwhile.
 
 use crate::clock::Clock;
 use crate::exchange::Transfer;
+use crate::noise::thread_nanoseconds;
+
+/// The turns of a loop that polls, of which some find nothing to do.
+struct Turns {
+    made: u64,
+    idle: u64,
+    /// The shortest of the timed turns that found nothing, in ticks.
+    least: u64,
+}
+
+impl Turns {
+    /// One in this many turns is timed, because reading the clock takes time.
+    const TIMED: u64 = 1024;
+}
 
 /// When which messages were posted and completed, for the peak.
 struct Stamps {
@@ -22,6 +36,9 @@ pub(super) struct Meter {
     posted: u64,
     completed: u64,
     stamps: Option<Stamps>,
+    /// The thread's CPU time: at the beginning, then until the end.
+    cpu: u64,
+    turns: Turns,
 }
 
 impl Meter {
@@ -41,11 +58,38 @@ impl Meter {
             posted: 0,
             completed: 0,
             stamps: peak_of.map(stamps),
+            cpu: 0,
+            turns: Turns {
+                made: 0,
+                idle: 0,
+                least: u64::MAX,
+            },
         }
     }
 
     pub(super) fn begin(&mut self) {
+        self.cpu = thread_nanoseconds();
         self.begin = self.clock.now();
+    }
+
+    /// Begins a turn. Returns the time, if the turn is timed.
+    #[inline(always)]
+    pub(super) fn begin_turn(&mut self) -> Option<u64> {
+        self.turns.made += 1;
+        self.turns
+            .made
+            .is_multiple_of(Turns::TIMED)
+            .then(|| self.clock.now())
+    }
+
+    /// Ends a turn, in which nothing has happened.
+    #[inline(always)]
+    pub(super) fn end_idle_turn(&mut self, begin: Option<u64>) {
+        self.turns.idle += 1;
+        if let Some(begin) = begin {
+            let ticks = self.clock.now().wrapping_sub(begin);
+            self.turns.least = self.turns.least.min(ticks);
+        }
     }
 
     /// Returns whether the time is over.
@@ -75,6 +119,7 @@ impl Meter {
     /// Called when the last message is complete.
     pub(super) fn end(&mut self) {
         self.end = self.clock.now();
+        self.cpu = thread_nanoseconds() - self.cpu;
     }
 
     /// Returns the result.
@@ -84,11 +129,18 @@ impl Meter {
         let peak = self.stamps.as_ref().and_then(peak);
         let (peak_messages, peak_picoseconds) =
             peak.map_or((0, 0), |(messages, ticks)| (messages, picoseconds(ticks)));
+        // Without a timed turn, nothing is known of the idle ones.
+        let idle = match self.turns.least {
+            u64::MAX => 0,
+            ticks => picoseconds(ticks.saturating_mul(self.turns.idle)) / 1000,
+        };
         Transfer {
             messages: self.completed,
             picoseconds: picoseconds(self.end.wrapping_sub(self.begin)),
             peak_messages,
             peak_picoseconds,
+            cpu_nanoseconds: self.cpu,
+            idle_nanoseconds: idle.min(self.cpu),
         }
     }
 }
@@ -151,8 +203,37 @@ mod tests {
         let rate = |messages: u64, time: u64| messages as f64 / time as f64;
         let all = rate(8, transfer.picoseconds);
         assert!(rate(transfer.peak_messages, transfer.peak_picoseconds) >= all);
+        // This thread was never idle, as far as is known.
+        assert_eq!(transfer.idle_nanoseconds, 0);
         let mut short = Meter::new(Clock::monotonic(), 0, None);
         short.begin();
         assert!(short.is_over());
+    }
+
+    #[test]
+    fn idle_turns_count_with_the_shortest_that_was_timed() {
+        let mut meter = Meter::new(Clock::monotonic(), u64::MAX, None);
+        meter.begin();
+        for turn in 1..=3 * Turns::TIMED {
+            let begin = meter.begin_turn();
+            assert_eq!(begin.is_some(), turn.is_multiple_of(Turns::TIMED));
+            // All turns but these find something to do.
+            if turn > Turns::TIMED {
+                meter.end_idle_turn(begin);
+            }
+        }
+        // So that there is CPU time.
+        let since = std::time::Instant::now();
+        while since.elapsed() < std::time::Duration::from_millis(2) {}
+        meter.end();
+        assert_eq!(meter.turns.idle, 2 * Turns::TIMED);
+        let transfer = meter.transfer();
+        assert!(transfer.cpu_nanoseconds > 0);
+        let idle = meter.turns.least as f64 * meter.clock.nanoseconds_per_tick() * 2048.0;
+        let idle = (idle as u64).min(transfer.cpu_nanoseconds);
+        assert!(
+            transfer.idle_nanoseconds.abs_diff(idle) <= 1,
+            "{transfer:?}"
+        );
     }
 }

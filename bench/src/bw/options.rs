@@ -21,7 +21,13 @@ BW average is all bytes divided by all time, from the first post of a round to
 its last completion. BW peak is that of the fastest part of a round, from some
 post to some completion; it is looked for in up to 20000 messages per size, not
 with -D or -N, and never by 'rate'. MsgRate is millions of messages per second.
-These are perftest's columns and definitions. The last column is the 95 % confidence
+These are perftest's columns and definitions.
+
+CPU is the processor time of the client's thread, system calls included, for each
+message that it has sent. A thread that polls is never idle, so its CPU time is all
+the time. 'busy' leaves out the polls that found nothing: their number by the time of
+the shortest of those that were timed, which are one in 1024. So the thread was busy
+for at most this time. The last column is the 95 % confidence
 interval of the median of the rounds; an average outside of it is that of disturbed
 rounds.
 
@@ -38,9 +44,15 @@ RDMA write after half of them. So no message meets an empty receive queue,
 whatever -r is; a small -r makes the sender wait. perftest does so on iWARP
 only, and elsewhere relies on the device to send again.
 
+With --check, each message has bytes of its own, and every byte is compared with
+what was sent: a changed, lost or repeated message ends the run. Writing and
+comparing are within the measured time, so the figures are not those of the device
+alone; the head of the table and the JSON file say so. -o write has no --check:
+nothing tells the receiver when a write has arrived.
+
 A result is UNRELIABLE for the reasons that 'dat-bench lat --help' lists. Both
-sides need the same -o, -s, -a, -n, -D, --rounds, --api, -q and -b, and with
--o send and -o write-imm the same -l and -r. Nothing is authenticated or encrypted; see
+sides need the same -o, -s, -a, -n, -D, --rounds, --api, -q, -b, --check and --sge,
+with -o send and -o write-imm the same -l and -r, and with --check the same -t. Nothing is authenticated or encrypted; see
 'dat-bench lat --help' for servers.
 
 Ctrl-C ends the run after the current round; what was measured until then is
@@ -73,7 +85,8 @@ Exit status: 0 good, 1 usage, 2 environment (no device, no locked memory, no ser
 /// The help of `--fail-if`.
 const FIGURES: &str = "\
 Fail with status 3 if this holds for a result, such as bw_avg<10000 or msg_rate<1.5; the
-figures are bw_peak and bw_avg (MiB/s, or with a unit MiB/s or Gb/s), and msg_rate (Mpps)";
+figures are bw_peak and bw_avg (MiB/s, or with a unit MiB/s or Gb/s), msg_rate (Mpps), cpu and
+busy (ns)";
 
 #[derive(Clone, Debug, Args)]
 #[command(mut_arg("fail_if", |it| it.help(FIGURES)))]
@@ -124,17 +137,23 @@ choices! {
 
 /// The most messages of a size among which the peak is looked for, as in perftest.
 const MOST_FOR_PEAK: u64 = 20_000;
+impl Throughput {
+    /// Returns the bytes of a message, unless the options say something else.
+    fn size(self) -> u32 {
+        match self {
+            Self::Bw => 65536,
+            Self::Rate => 2,
+        }
+    }
+}
+
 /// Up to this size, requests share completions by default, as in perftest.
 const MOST_MODERATED: u32 = 8192;
 
 impl BwArgs {
     /// Returns the message sizes in bytes, smallest first.
     pub(crate) fn sizes(&self, what: Throughput) -> Vec<u32> {
-        let default = match what {
-            Throughput::Bw => 65536,
-            Throughput::Rate => 2,
-        };
-        self.run.sizes(self.size, default)
+        self.run.sizes(self.size, what.size())
     }
 
     pub(crate) fn iterations(&self, what: Throughput) -> u64 {
@@ -184,6 +203,8 @@ impl BwArgs {
                 ("bw_peak", Unit::Mebibytes),
                 ("bw_avg", Unit::Mebibytes),
                 ("msg_rate", Unit::Megamessages),
+                ("cpu", Unit::Nanoseconds),
+                ("busy", Unit::Nanoseconds),
             ],
             absent: absent.as_slice(),
             percentiles: Percentiles::None,
@@ -207,16 +228,24 @@ impl BwArgs {
                 "-e: bw and rate poll for completions, which is what a full queue needs; 'lat -e' measures latency with threads that sleep, 'wake' what it takes to wake them",
             ));
         }
-        self.run.check_size(self.size)?;
+        self.run.check_size(self.size, what.size())?;
+        if self.run.check && self.run.operation == Operation::Write {
+            return Err(Failure::usage(
+                "--check has no meaning with -o write: nothing tells the receiver when a write has arrived, and the next one would overwrite it; use -o write-imm or -o send",
+            ));
+        }
         if self.list > 1 && self.run.measures_dat() {
             return Err(Failure::usage(
                 "-l is for --api engine alone: DAT has no post lists, each of its calls posts one request; leave it out",
             ));
         }
-        if self.list > 1 && self.run.operation.is_numbered() {
+        if self.list > 1 && (self.run.check || self.run.operation.is_numbered()) {
             return Err(Failure::usage(format!(
-                "-l has no meaning with -o {}: a list posts one request several times, and here each message has a number; leave it out",
-                self.run.operation.name()
+                "-l does not go with {}: a list posts one request several times, and there each message has a number; leave it out",
+                match self.run.check {
+                    true => "--check".to_owned(),
+                    false => format!("-o {}", self.run.operation.name()),
+                }
             )));
         }
         match self.moderation {

@@ -38,6 +38,8 @@ impl Outcome {
             // The other process may have said any numbers.
             sum.messages = sum.messages.saturating_add(side.messages);
             sum.picoseconds = sum.picoseconds.saturating_add(side.picoseconds);
+            sum.cpu_nanoseconds = sum.cpu_nanoseconds.saturating_add(side.cpu_nanoseconds);
+            sum.idle_nanoseconds = sum.idle_nanoseconds.saturating_add(side.idle_nanoseconds);
             if peak(side) > peak(sum) {
                 sum.peak_messages = side.peak_messages;
                 sum.peak_picoseconds = side.peak_picoseconds;
@@ -87,6 +89,17 @@ impl Outcome {
     }
 }
 
+/// Returns the CPU time of a side's thread, in nanoseconds for each message that the side has sent.
+pub(super) fn cpu(side: &Transfer) -> f64 {
+    side.cpu_nanoseconds as f64 / side.messages.max(1) as f64
+}
+
+/// Returns the same without the polls that found nothing. It is an upper bound.
+pub(super) fn busy(side: &Transfer) -> f64 {
+    let nanoseconds = side.cpu_nanoseconds.saturating_sub(side.idle_nanoseconds);
+    nanoseconds as f64 / side.messages.max(1) as f64
+}
+
 /// Returns the messages per second of a side.
 pub(super) fn average(side: &Transfer) -> f64 {
     side.messages as f64 * 1e12 / side.picoseconds.max(1) as f64
@@ -107,6 +120,8 @@ mod tests {
             picoseconds: microseconds * 1_000_000,
             peak_messages: peak.0,
             peak_picoseconds: peak.1 * 1_000_000,
+            cpu_nanoseconds: microseconds * 900,
+            idle_nanoseconds: microseconds * 400,
         }
     }
 
@@ -132,6 +147,9 @@ mod tests {
         let rounds = outcome.round_bytes();
         assert!((rounds[0] - 1.5e9).abs() < 1.0, "{rounds:?}");
         assert_eq!(outcome.interval(), None);
+        // 36 µs and 20 µs of 40 µs, for 20 messages.
+        let client = &outcome.sides[0];
+        assert_eq!((cpu(client), busy(client)), (1800.0, 1000.0));
     }
 
     #[test]
@@ -142,6 +160,8 @@ mod tests {
             picoseconds: u64::MAX,
             peak_messages: u64::MAX,
             peak_picoseconds: 1,
+            cpu_nanoseconds: u64::MAX,
+            idle_nanoseconds: u64::MAX,
         };
         for _ in 0..2 {
             outcome.add(&Recording {

@@ -6,8 +6,9 @@ use std::fmt;
 use serde::Serialize;
 
 use super::options::Throughput;
-use super::outcome::{Outcome, average};
+use super::outcome::{Outcome, average, busy, cpu};
 use super::plan::Plan;
+use crate::exchange::Transfer;
 use crate::output::counted;
 use crate::report::RunConditions;
 use crate::report::document::{document, object};
@@ -83,20 +84,21 @@ impl fmt::Display for Conditions {
             " run      : {} after {} warm-up messages per size and endpoint; {} rounds",
             run.goal, run.warmup, run.rounds
         )?;
+        f.write_str(&run.message_line())?;
         f.write_str(&run.host_lines())
     }
 }
 
 /// Returns the lines of a row.
-fn line(cells: [&str; 7]) -> String {
+fn line(cells: [&str; 9]) -> String {
     /// Widths of the columns; words are aligned to the left.
-    const WIDTHS: [usize; 6] = [10, 12, 18, 21, 15, 24];
+    const WIDTHS: [usize; 8] = [10, 12, 18, 21, 15, 9, 10, 24];
     /// The lines of a row after its first one begin below the second column.
     const INDENT: usize = WIDTHS[0] + 1;
     let numbers = cells.iter().zip(WIDTHS);
     let mut cells: Vec<_> = numbers
         .map(|(cell, width)| format!(" {cell:>width$}"))
-        .chain([format!("  {}", cells[6])])
+        .chain([format!("  {}", cells[8])])
         .collect();
     cells.retain(|cell| !cell.trim().is_empty());
     flow(cells, INDENT)
@@ -111,6 +113,8 @@ pub(super) fn header(conditions: &Conditions) -> String {
         &format!("BW peak[{unit}]"),
         &format!("BW average[{unit}]"),
         "MsgRate[Mpps]",
+        "CPU[ns]",
+        "busy[ns]",
         &format!("95% median[{unit}]"),
         if conditions.run.has_several_apis() {
             "api"
@@ -133,12 +137,15 @@ fn row(outcome: &Outcome, conditions: &Conditions) -> String {
     let interval = outcome.interval().map_or("-".to_owned(), |it| {
         format!("{:.2}..{:.2}", it.low / bytes, it.high / bytes)
     });
+    let client = |of: fn(&Transfer) -> f64| format!("{:.0}", outcome.sides.first().map_or(0.0, of));
     line([
         &outcome.size.to_string(),
         &outcome.messages().to_string(),
         &outcome.peak_rate().map_or("-".to_owned(), bandwidth),
         &bandwidth(outcome.rate()),
         &format!("{:.6}", outcome.rate() / 1e6),
+        &client(cpu),
+        &client(busy),
         &interval,
         match conditions.run.has_several_apis() {
             true => outcome.api.name(),
@@ -153,8 +160,12 @@ pub(super) fn note(conditions: &Conditions) -> String {
         true => "Gb/sec: 10^9 bits per second",
         false => "MiB/sec: 2^20 bytes per second (older versions of perftest write MB/sec)",
     };
+    let both = match conditions.run.loopback {
+        true => ", with the work of both sides",
+        false => "",
+    };
     format!(
-        " {unit}; Mpps: 10^6 messages per second\n BW peak: from some post to some completion of a round; BW average: all bytes by all time\n 95% median: confidence interval of the median of the rounds; an average outside of it is that of disturbed rounds\n -: too few rounds, or not measured"
+        " {unit}; Mpps: 10^6 messages per second\n BW peak: from some post to some completion of a round; BW average: all bytes by all time\n CPU: processor time of the client's thread for each message that it has sent{both}; busy: the same without polls that found nothing, at most\n 95% median: confidence interval of the median of the rounds; an average outside of it is that of disturbed rounds\n -: too few rounds, or not measured"
     )
 }
 
@@ -188,6 +199,8 @@ fn entry(outcome: &Outcome, verified: bool) -> impl Serialize {
             messages: side.messages,
             seconds: side.picoseconds as f64 / 1e12,
             messages_per_second: average(side),
+            cpu_nanoseconds_per_message: cpu(side),
+            busy_nanoseconds_per_message: busy(side),
         }
     });
     object! {

@@ -53,6 +53,7 @@ impl<E: End> Side<E> {
         sending: &mut Sending,
     ) -> Result<bool, Stop> {
         let mut has_moved = false;
+        let begin = sending.meter.begin_turn();
         let ends = !sending.is_over && sending.meter.is_over();
         let mut has_sent_all = true;
         for flow in &mut self.flows {
@@ -68,9 +69,14 @@ impl<E: End> Side<E> {
                 has_sent_all &= flow.has_sent_all();
             }
         }
-        if has_sent_all && !sending.is_over {
-            sending.meter.end();
-            sending.is_over = true;
+        if !sending.is_over {
+            if !has_moved {
+                sending.meter.end_idle_turn(begin);
+            }
+            if has_sent_all {
+                sending.meter.end();
+                sending.is_over = true;
+            }
         }
         Ok(has_moved)
     }

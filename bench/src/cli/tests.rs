@@ -95,7 +95,7 @@ fn bw(line: &str) -> Result<BwArgs, String> {
     let parsed = Cli::try_parse_from(words.chain(line.split_whitespace()));
     match parsed.map_err(|error| error.to_string())?.command {
         Command::Bw(args) => args
-            .check(crate::bw::options::Throughput::Bw)
+            .check(Throughput::Bw)
             .map(|()| args)
             .map_err(|error| error.to_string()),
         _ => unreachable!(),

@@ -28,6 +28,8 @@ pub(crate) struct DevicePort {
     fabric: Option<String>,
     /// The deepest queue that all measured interfaces support.
     pub(crate) most_depth: u32,
+    /// The ends of a run in this process.
+    ends: u64,
 }
 
 impl DevicePort {
@@ -44,15 +46,18 @@ impl DevicePort {
             )));
         }
         let sides = args.api.len() as u64 * if args.loopback { 2 } else { 1 };
-        let ends = sides * u64::from(needs.endpoints);
-        let needed = ends * Layout { largest, slots: 1 }.bytes() as u64;
-        if let Some(available) = host::available_memory().filter(|&bytes| bytes < needed) {
-            return Err(Failure::environment(format!(
-                "messages of {largest} bytes need buffers of {needed} bytes in total, but {available} bytes of memory are available; give a smaller -s"
-            )));
-        }
         let limits = device.limits();
         require_operation(&device, args.operation)?;
+        let most_segments = match args.operation.fetches() {
+            true => limits.read_segments,
+            false => limits.segments,
+        };
+        if args.sge > most_segments {
+            return Err(Failure::usage(format!(
+                "{} has requests of up to {most_segments} segments; give a smaller --sge than {}",
+                selected.name, args.sge
+            )));
+        }
         let most_depth = most_depth(limits, args);
         for (option, depth) in [("-t", args.tx_depth), ("-r", args.rx_depth)] {
             if let Some(depth) = depth.filter(|&depth| depth > most_depth) {
@@ -67,7 +72,19 @@ impl DevicePort {
             port,
             fabric: selected.fabric,
             most_depth,
+            ends: sides * u64::from(needs.endpoints),
         })
+    }
+
+    /// Refuses a run for whose buffers there is no memory.
+    pub(crate) fn require_memory(&self, layout: Layout) -> Result<(), Failure> {
+        let (largest, needed) = (layout.largest, self.ends * layout.bytes() as u64);
+        match host::available_memory().filter(|&bytes| bytes < needed) {
+            None => Ok(()),
+            Some(available) => Err(Failure::environment(format!(
+                "messages of {largest} bytes need buffers of {needed} bytes in total, but {available} bytes of memory are available; give a smaller -s, or with --check a smaller -t"
+            ))),
+        }
     }
 
     /// Returns whether the device speaks iWARP, so that only rdma_cm can connect
@@ -90,8 +107,8 @@ impl DevicePort {
         &self,
         requested: u32,
         apis: &[Api],
-        tx_depth: u32,
-        rx_depth: u32,
+        (tx_depth, rx_depth): (u32, u32),
+        send_segments: u32,
     ) -> Result<u32, Failure> {
         let domain = self.device.alloc_pd()?;
         let mut least = requested;
@@ -107,7 +124,7 @@ impl DevicePort {
             let shape = InlineShape {
                 send_depth,
                 recv_depth: rx_depth,
-                send_segments: 1,
+                send_segments,
             };
             least = domain.probe_inline(&shape, least)?;
         }

@@ -18,8 +18,6 @@ use dat_engine::{AtomicOp, Completion, DataInOrder, PostError};
 pub(crate) const LONGEST_LIST: usize = 64;
 /// Requests of a list that [`End::prepare_lists`] prepares.
 pub(crate) const LIST: usize = 32;
-/// The most segments of a request ([`End::post_of`]).
-pub(crate) const MOST_SEGMENTS: usize = 16;
 /// Most completions of [`End::poll_batch`].
 pub(crate) const BATCH: usize = 16;
 

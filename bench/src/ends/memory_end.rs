@@ -85,6 +85,7 @@ pub(crate) fn setup(operation: Operation, depth: u32) -> Setup {
             slots: (in_flight + 1).next_power_of_two(),
         },
         checks: false,
+        spare_slots: 0,
         segments: 1,
         tx_depth: depth,
         receives: 1,

@@ -45,7 +45,7 @@ impl Layout {
 
     /// Returns the bytes of one half.
     #[inline(always)]
-    fn area(self) -> usize {
+    pub(super) fn area(self) -> usize {
         self.stride() * self.slots as usize
     }
 

@@ -19,9 +19,10 @@ use dat_api::types::{
 };
 use dat_api::{DatError, ReturnType};
 use dat_engine::DataInOrder;
+use smallvec::SmallVec;
 
 use super::dat::Dat;
-use super::end::{BATCH, Done, End, Fault, Flags, LIST, MOST_SEGMENTS, Op, Polled, Queue};
+use super::end::{BATCH, Done, End, Fault, Flags, LIST, Op, Polled, Queue};
 use super::interface::Shape;
 use crate::failure::Failure;
 
@@ -222,15 +223,11 @@ fn list(memory: &Memory, range: Range<usize>) -> [Message<'_>; LIST] {
     })
 }
 
-/// Returns segments of these pieces, at most [`MOST_SEGMENTS`]; the rest are empty. Making them is a
-/// part of what is measured.
+/// Returns segments of these pieces. Making them is a part of what is measured.
 #[inline(always)]
-fn segments<'m>(memory: &'m Memory, pieces: &[Range<usize>]) -> [Segment<'m>; MOST_SEGMENTS] {
-    let mut segments = [memory.segment(0..0); MOST_SEGMENTS];
-    for (segment, piece) in segments.iter_mut().zip(pieces) {
-        *segment = memory.segment(piece.clone());
-    }
-    segments
+fn segments<'m>(memory: &'m Memory, pieces: &[Range<usize>]) -> SmallVec<[Segment<'m>; 32]> {
+    let segment = |piece: &Range<usize>| memory.segment(piece.clone());
+    pieces.iter().map(segment).collect()
 }
 
 /// Posts a request of these segments.
@@ -310,8 +307,7 @@ impl<const SHARED: bool> End for RustEnd<SHARED> {
         flags: Flags,
     ) -> Result<(), Fault> {
         let segments = segments(&self.memory, local);
-        let segments = &segments[..local.len()];
-        post(&mut self.endpoint, op, segments, *remote, 0, flags)
+        post(&mut self.endpoint, op, &segments, *remote, 0, flags)
     }
 
     #[inline(always)]
@@ -328,12 +324,12 @@ impl<const SHARED: bool> End for RustEnd<SHARED> {
 
     #[inline(always)]
     fn post_receive_of(&mut self, into: &[Range<usize>], (): &mut ()) -> Result<(), Fault> {
-        let segments = &segments(&self.memory, into)[..into.len()];
+        let segments = segments(&self.memory, into);
         let posted = match &self.srq {
-            Some(srq) if SHARED => srq.post_recv(segments, 0),
+            Some(srq) if SHARED => srq.post_recv(&segments, 0),
             _ => self
                 .endpoint
-                .post_recv(segments, 0, CompletionFlags::empty()),
+                .post_recv(&segments, 0, CompletionFlags::empty()),
         };
         posted.map_err(Fault::Refused)
     }

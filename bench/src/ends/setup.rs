@@ -14,8 +14,8 @@ use crate::options::{Operation, RunArgs};
 /// Default timeout for messages of the other side.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The most bytes of an end's memory in which each message has a slot.
-const MOST_FOR_SLOTS: usize = 256 << 20;
+/// The most bytes of a half of an end's memory in which each message has a slot.
+const MOST_FOR_SLOTS: usize = 128 << 20;
 
 /// The properties of every end.
 #[derive(Clone, Debug)]
@@ -25,6 +25,8 @@ pub(crate) struct Setup {
     pub(crate) layout: Layout,
     /// Whether every message is compared with what was sent.
     pub(crate) checks: bool,
+    /// Slots for messages that are compared after their receives are posted again.
+    pub(crate) spare_slots: u32,
     /// The segments of a message.
     pub(crate) segments: u32,
     pub(crate) tx_depth: u32,
@@ -59,8 +61,9 @@ impl Setup {
                 },
                 slots: 1,
             },
-            checks: false,
-            segments: 1,
+            checks: args.check,
+            spare_slots: 0,
+            segments: args.sge,
             tx_depth: args.tx_depth.unwrap_or(tx_depth),
             receives: match args.operation.takes_receives() {
                 true => args.receive_depth(),
@@ -76,19 +79,18 @@ impl Setup {
         }
     }
 
-    /// Gives each message that can be in flight a slot, and one more that is being compared, if
-    /// messages are compared by their numbers. Cuts the default depths to the memory that there is
+    /// Gives each message that can be in flight a slot, if messages are compared by their numbers. Cuts the default depths to the memory that there is
     /// for it.
     pub(crate) fn reserve_slots(&mut self, args: &RunArgs) -> Result<(), Failure> {
         if !self.checks && !self.operation.is_atomic() {
             return Ok(());
         }
-        let largest = self.layout.largest;
+        let (largest, spare) = (self.layout.largest, self.spare_slots);
         let of = |in_flight: u32| Layout {
             largest,
-            slots: in_flight.saturating_add(1).next_power_of_two(),
+            slots: in_flight.saturating_add(spare).next_power_of_two(),
         };
-        let fits = |in_flight: u32| of(in_flight).bytes() <= MOST_FOR_SLOTS;
+        let fits = |in_flight: u32| of(in_flight).area() <= MOST_FOR_SLOTS;
         for (option, given, depth) in [
             ("-t", args.tx_depth, &mut self.tx_depth),
             ("-r", args.rx_depth, &mut self.receives),

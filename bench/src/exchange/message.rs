@@ -57,6 +57,10 @@ pub(crate) struct Transfer {
     /// The fastest part; 0 and 0 if it was not looked for.
     pub(crate) peak_messages: u64,
     pub(crate) peak_picoseconds: u64,
+    /// The time that its thread ran meanwhile.
+    pub(crate) cpu_nanoseconds: u64,
+    /// The least part of that time in which the thread found nothing to do.
+    pub(crate) idle_nanoseconds: u64,
 }
 
 /// The RDMA addresses of one side.
@@ -202,6 +206,8 @@ mod tests {
                     picoseconds: 5,
                     peak_messages: 6,
                     peak_picoseconds: 7,
+                    cpu_nanoseconds: 8,
+                    idle_nanoseconds: 9,
                 },
             }),
             Message::Abort("no such device".into()),

@@ -84,6 +84,7 @@ impl fmt::Display for Conditions {
             run.depths(),
             run.inline()
         )?;
+        f.write_str(&run.message_line())?;
         f.write_str(&run.host_lines())
     }
 }

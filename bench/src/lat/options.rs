@@ -51,6 +51,14 @@ as perftest's ib_write_lat does; both sides need the same --last-byte. A device
 promises the order within one message only, not between two, and only to the
 processor.
 
+With --check, each message has bytes of its own, and every byte is compared with
+what was sent, so that a changed, lost or repeated message ends the run. A message
+is written before its time begins, and compared when its time is over; the other
+side does both after it has answered, while the client does the same. With --rate,
+both are within the measured time. Both sides need the same --check, --sge, -t and
+-r. Without --check, the bytes of all messages are the same, and are compared
+after each round.
+
 With --rate (open loop) messages are sent on schedule, and up to -t of them are
 in flight (with -o write one). Two FULL times are reported: the response time,
 from the moment at which a message was DUE until its answer, and the service
@@ -98,6 +106,9 @@ How to get a good number:
 
 Exit status: 0 good, 1 usage, 2 environment (no device, no locked memory, no server, ...), 3 the run failed.";
 
+/// Bytes of a message, unless the options say something else.
+const SIZE: u32 = 2;
+
 /// The help of `--fail-if`.
 const FIGURES: &str = "\
 Fail with status 3 if this holds for a result, such as p99>5us or max>1ms; the figures are
@@ -142,7 +153,7 @@ pub(crate) struct LatArgs {
 impl LatArgs {
     /// Returns the message sizes in bytes, smallest first.
     pub(crate) fn sizes(&self) -> Vec<u32> {
-        self.run.sizes(self.size, 2)
+        self.run.sizes(self.size, SIZE)
     }
 
     /// Returns the rates of the open loop; a single `None` is the closed loop.
@@ -196,7 +207,7 @@ impl LatArgs {
             (self.samples.is_some(), "--samples"),
             (self.run.perftest.report_unsorted, "-U"),
         ])?;
-        self.run.check_size(self.size)?;
+        self.run.check_size(self.size, SIZE)?;
         if self.last_byte.is_some() && self.run.operation != Operation::Write {
             return Err(Failure::usage(format!(
                 "--last-byte has no meaning with -o {}: only the receiver of a write polls memory; leave it out",

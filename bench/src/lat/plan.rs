@@ -12,7 +12,7 @@ use super::pass::{Kind, Pass, Schedule};
 use crate::ends::DevicePort;
 use crate::failure::Failure;
 use crate::options::{LastByte, Operation, Wait};
-use crate::report::{Goal, MOST_KEPT, RunConditions};
+use crate::report::{Checked, Goal, MOST_KEPT, RunConditions};
 use crate::runs::{Amount, CommonPlan};
 use crate::stats::timeline::{Part, Timeline};
 use crate::stats::{Reported, Samples};
@@ -49,6 +49,11 @@ impl Plan {
             setup.tx_depth = setup.tx_depth.saturating_mul(2);
             setup.receives = 1;
         }
+        if setup.checks && run.rx_depth.is_none() && setup.operation.takes_receives() {
+            // No more are needed than messages are in flight.
+            setup.receives = setup.tx_depth;
+        }
+        setup.spare_slots = 1;
         setup.waits = args.wait().is_some();
         Self {
             common,
@@ -168,6 +173,10 @@ impl Plan {
         Conditions {
             run: RunConditions {
                 tx_depth: self.depth(),
+                checked: match (run.checked, &self.rates[..]) {
+                    (Checked::Inside, [None]) => Checked::Outside,
+                    (checked, _) => checked,
+                },
                 ..run
             },
             wait: self.wait,

@@ -83,6 +83,11 @@ struct ThreadReading {
     involuntary: u64,
 }
 
+/// Returns the CPU time of the calling thread, in nanoseconds.
+pub(crate) fn thread_nanoseconds() -> u64 {
+    kernel_nanoseconds(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
 impl ThreadReading {
     fn now(schedstat: Option<&File>) -> Self {
         let mut text = [0; 80];
@@ -92,7 +97,7 @@ impl ThreadReading {
         let usage = thread_usage();
         Self {
             wall: kernel_nanoseconds(libc::CLOCK_MONOTONIC),
-            cpu: kernel_nanoseconds(libc::CLOCK_THREAD_CPUTIME_ID),
+            cpu: thread_nanoseconds(),
             run_queue,
             voluntary: usage.ru_nvcsw as u64,
             involuntary: usage.ru_nivcsw as u64,

@@ -18,6 +18,6 @@ mod look;
 mod record;
 mod verdict;
 
-pub(crate) use counters::Watch;
+pub(crate) use counters::{Watch, thread_nanoseconds};
 pub(crate) use record::{Noise, Ran};
 pub(crate) use verdict::{Problem, Waiting, problems};

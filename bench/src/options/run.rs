@@ -15,6 +15,8 @@ use crate::failure::Failure;
 const MAX_MESSAGE: u32 = 1 << 30;
 /// The largest size of `-a`, bytes, as in perftest.
 const MAX_SIZE_OF_ALL: u32 = 1 << 23;
+/// The most segments of a message.
+const MOST_SEGMENTS: i64 = 32;
 /// The longest warm-up, in messages; it takes more than ten minutes on any device.
 pub(crate) const MAX_WARMUP: u64 = 1_000_000_000;
 
@@ -71,6 +73,12 @@ pub(crate) struct RunArgs {
     /// or the device's limit; bw 0; DAT's size if --api has rust or c]
     #[arg(short = 'I', long = "inline_size", value_name = "BYTES")]
     pub(crate) inline: Option<u32>,
+    /// Compare every byte of every message with what was sent, also while measuring; messages differ
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Segments of a message: it is gathered from this many pieces of memory, and scattered into as many
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=MOST_SEGMENTS))]
+    pub(crate) sge: u32,
     /// Server: where to listen, for the control connection and for DAT's: all addresses of this
     /// host, loopback, or one IP address [default: DAT_LISTEN, else all]
     #[arg(long, value_name = "all|loopback|ADDRESS", conflicts_with_all = ["host", "loopback"])]
@@ -123,14 +131,34 @@ impl RunArgs {
         }
     }
 
-    /// Refuses a size that the operation does not have.
-    pub(crate) fn check_size(&self, size: Option<u32>) -> Result<(), Failure> {
+    /// Refuses a size, the option's or the command's default, that the operation or the segments do
+    /// not have.
+    pub(crate) fn check_size(&self, size: Option<u32>, default: u32) -> Result<(), Failure> {
+        let (operation, sge) = (self.operation.name(), self.sge);
         let is_bytes = |bytes| bytes == AtomicOp::BYTES;
-        match self.operation.is_atomic() && (self.all || !size.is_none_or(is_bytes)) {
+        let size = match self.operation.is_atomic() {
+            true if self.all || !size.is_none_or(is_bytes) => {
+                return Err(Failure::usage(format!(
+                    "-o {operation} is always of {} bytes: leave -s and -a out",
+                    AtomicOp::BYTES
+                )));
+            }
+            true if sge > 1 => {
+                return Err(Failure::usage(format!(
+                    "--sge has no meaning with -o {operation}, whose 8 bytes are one segment; leave it out"
+                )));
+            }
+            true => AtomicOp::BYTES,
+            false => size.unwrap_or(default),
+        };
+        if self.all && sge > 1 {
+            return Err(Failure::usage(
+                "-a does not go with --sge: receives are posted before the sizes are known, and cut for one; give -s",
+            ));
+        }
+        match size < sge {
             true => Err(Failure::usage(format!(
-                "-o {} is always of {} bytes: leave -s and -a out",
-                self.operation.name(),
-                AtomicOp::BYTES
+                "messages of {size} bytes have no {sge} segments: give -s {sge} or more, or a smaller --sge"
             ))),
             false => Ok(()),
         }

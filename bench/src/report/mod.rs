@@ -34,5 +34,5 @@ pub(crate) use distribution::{Distribution, percentiles};
 pub(crate) use files::Files;
 pub(crate) use progress::Progress;
 pub(crate) use reliability::Reliability;
-pub(crate) use run::{ClockFacts, RunConditions};
+pub(crate) use run::{Checked, ClockFacts, RunConditions};
 pub(crate) use series::{MOST_KEPT, Series};

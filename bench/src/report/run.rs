@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::conditions::{DeviceFacts, Goal};
 use crate::clock::Clock;
 use crate::host::Host;
-use crate::options::{Api, NetworkArgs, Operation};
+use crate::options::{Api, NetworkArgs, Operation, choices};
 
 /// What is the same for all sizes of a run; as JSON, a part of `run`.
 #[derive(Clone, Debug, Serialize)]
@@ -37,6 +37,10 @@ pub(crate) struct RunConditions {
     pub(crate) inline_bytes: u32,
     /// The largest inline message requested, which the device may not support.
     pub(crate) inline_bytes_wanted: u32,
+    /// Whether every message was compared, and when.
+    pub(crate) checked: Checked,
+    /// Segments of a message.
+    pub(crate) segments: u32,
     /// The CPU of the measuring thread, if it is pinned.
     pub(crate) cpu: Option<usize>,
     pub(crate) network: NetworkArgs,
@@ -45,6 +49,18 @@ pub(crate) struct RunConditions {
     pub(crate) verified: bool,
     #[serde(flatten)]
     pub(crate) clock: ClockFacts,
+}
+
+choices! {
+    /// Whether every byte of every message was compared with what was sent.
+    pub(crate) enum Checked {
+        /// At the end of each round only
+        No = "no",
+        /// When the time of a message was over
+        Outside = "outside_of_the_measured_time",
+        /// While messages were in flight
+        Inside = "within_the_measured_time",
+    }
 }
 
 /// The clock of a run.
@@ -105,6 +121,31 @@ impl RunConditions {
             "inline up to {} bytes{cut}{}",
             self.inline_bytes, self.network
         )
+    }
+
+    /// Returns the line of what each message has beside its bytes; none for one plain segment.
+    pub(crate) fn message_line(&self) -> String {
+        let segments = (self.segments > 1).then(|| format!("{} segments each", self.segments));
+        let checked = match self.checked {
+            Checked::No => None,
+            Checked::Outside if self.loopback => {
+                Some("every byte is compared when the time of a message is over")
+            }
+            Checked::Outside => Some(
+                "every byte is compared when the time of a message is over; the server compares meanwhile",
+            ),
+            Checked::Inside => Some(
+                "every byte is written and compared WITHIN the measured time, which that lengthens",
+            ),
+        };
+        let parts: Vec<_> = segments
+            .into_iter()
+            .chain(checked.map(str::to_owned))
+            .collect();
+        match parts.is_empty() {
+            true => String::new(),
+            false => format!(" messages : {}\n", parts.join("; ")),
+        }
     }
 
     pub(crate) fn device_line(&self) -> String {

@@ -134,6 +134,11 @@ pub(super) fn bw(entry: &Value) -> Vec<Case> {
         let value = entry[key].as_f64().map(|it| it / divisor);
         case.add(name, &value.into(), unit);
     }
+    let client = [
+        ("cpu", "/sides/0/cpu_nanoseconds_per_message"),
+        ("busy", "/sides/0/busy_nanoseconds_per_message"),
+    ];
+    add(&mut case, entry, Unit::Nanoseconds, &client);
     vec![case]
 }
 

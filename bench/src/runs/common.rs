@@ -48,9 +48,10 @@ impl CommonPlan {
             setup.tx_depth = setup.tx_depth.min(device_port.most_depth);
         }
         setup.reserve_slots(args)?;
+        device_port.require_memory(setup.layout)?;
         if args.inline.is_none() && setup.inline > 0 {
-            let receives = setup.receives.max(1);
-            setup.inline = device_port.inline(setup.inline, &args.api, setup.tx_depth, receives)?;
+            let depths = (setup.tx_depth, setup.receives.max(1));
+            setup.inline = device_port.inline(setup.inline, &args.api, depths, setup.segments)?;
         }
         Ok(())
     }
@@ -62,6 +63,14 @@ impl CommonPlan {
             .amount
             .options(command, self.setup.operation, self.iwarp);
         self.network.agree(&mut options);
+        let setup = &self.setup;
+        options.set("--check", if setup.checks { "given" } else { "not given" });
+        options.set("--sge", setup.segments.to_string());
+        if setup.checks {
+            // The slots of messages are computed from the depths.
+            options.set("-t", setup.tx_depth.to_string());
+            options.set("-r", setup.receives.to_string());
+        }
         options
     }
 

@@ -13,7 +13,7 @@ use crate::exchange;
 use crate::failure::Failure;
 use crate::host::{self, Host};
 use crate::options::{Api, LISTEN, PeerProgram, RunArgs};
-use crate::report::{ClockFacts, RunConditions};
+use crate::report::{Checked, ClockFacts, RunConditions};
 
 /// The open device and APIs of a run.
 pub(crate) struct Opened<P> {
@@ -96,6 +96,11 @@ impl<P: Command> Opened<P> {
             rx_depth: operation.takes_receives().then_some(setup.receives),
             inline_bytes: setup.inline,
             inline_bytes_wanted: setup.inline_requested,
+            checked: match setup.checks {
+                true => Checked::Inside,
+                false => Checked::No,
+            },
+            segments: setup.segments,
             cpu: args.cpu,
             network: args.perftest.network,
             verified: setup.verifies,
