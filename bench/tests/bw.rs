@@ -192,8 +192,7 @@ fn all_sizes_are_in_the_table_and_in_csv() {
     ))
     .expect(0, &[]);
     let lines: Vec<_> = ended.stdout.lines().collect();
-    let columns =
-        "size_bytes,api,samples,reliable,bw_peak_MiB_per_s,bw_avg_MiB_per_s,msg_rate_Mpps,cpu_ns,busy_ns";
+    let columns = "size_bytes,api,samples,reliable,bw_peak_MiB_per_s,bw_avg_MiB_per_s,msg_rate_Mpps,cpu_ns,busy_ns";
     assert_eq!((lines[0], lines.len()), (columns, 24));
     assert!(lines[23].starts_with("8388608,engine,4,"), "{}", lines[23]);
     let words = "bw --loopback -a -n 4 --warmup 1 --report_gbits";

@@ -33,8 +33,8 @@ fn conditions(words: &str) -> (Ended, Value) {
 #[test]
 fn all_messages_are_compared_in_one_process_through_every_api() {
     libdat();
-    for path in ["direct", "verbs"] {
-        for (operation, apis) in OPERATIONS {
+    for (path, operations) in [("direct", &OPERATIONS[..]), ("verbs", &OPERATIONS[2..3])] {
+        for &(operation, apis) in operations {
             let words = format!("--loopback --path {path} --api {apis} -o {operation} --check");
             let sge = if operation == "compare-swap" {
                 ""
@@ -93,7 +93,7 @@ fn two_processes_compare_what_they_receive_and_need_the_same_options() {
 
 #[test]
 fn slots_and_segments_respect_limits() {
-    let words = "bw --loopback --check -a -n 4 --warmup 1";
+    let words = "bw --loopback --check -s 8M -n 2 --warmup 0";
     run(emulated("checked", words)).expect(0, &["tx depth 16, rx depth 16", "8388608"]);
     let words = "bw --loopback --check -s 8M -t 128";
     let said = [

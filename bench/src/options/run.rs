@@ -269,6 +269,8 @@ impl RunArgs {
             (self.duration.is_some(), "-D"),
             (self.rounds.is_some(), "--rounds"),
             (self.perftest.network.rdma_cm, "-R"),
+            (self.check, "--check"),
+            (self.sge > 1, "--sge"),
         ];
         let mut all = common.iter().chain(others);
         match all.find(|(given, _)| *given) {
