@@ -354,6 +354,8 @@ fn options_that_perftest_cannot_agree_on_are_refused() {
         ),
         ("lat --peer perftest -n 1 host", "leaves no sample"),
         ("bw --peer perftest -b host", "-b is not"),
+        ("bw --peer perftest --check host", "--check is not"),
+        ("lat --peer perftest -s 64 --sge 2 host", "--sge is not"),
         ("rate --peer perftest --warmup 5 host", "--warmup is not"),
         ("lat --peer netperf host", "perftest"),
     ] {

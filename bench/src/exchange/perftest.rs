@@ -29,6 +29,8 @@ use crate::failure::Failure;
 const VERSION: &[u8; 16] = b"6.06\0\0\0\0\0\0\0\0\0\0\0\0";
 /// The first version with this exchange.
 const OLDEST: f32 = 5.70;
+/// The version that cannot do without comparing structures of its build.
+const WITHOUT: &str = "6.28";
 /// Writes of bandwidth tests go to all of a page of this side, or of perftest's if it is larger.
 const PAGE: u32 = 4096;
 /// The largest page of any host, and the least bytes of a buffer for perftest's messages.
@@ -131,17 +133,15 @@ impl Perftest {
         if theirs.starts_with(b"DATB") {
             return Err(self.failed("is dat-bench, not perftest: leave out --peer perftest"));
         }
-        let version = text(&theirs).and_then(|it| it.parse::<f32>().ok());
-        match version {
-            None => return Err(self.failed("sent something else than a version of perftest")),
-            Some(version) if (OLDEST..100.0).contains(&version) => {
-                tracing::debug!(version, "perftest");
-            }
-            Some(version) => {
+        let version = text(&theirs).unwrap_or_default();
+        match version.parse::<f32>() {
+            Err(_) => return Err(self.failed("sent something else than a version of perftest")),
+            Ok(number) if version == WITHOUT || !(OLDEST..100.0).contains(&number) => {
                 return Err(self.failed(&format!(
-                    "is perftest {version}; this side needs version {OLDEST} or later"
+                    "is perftest {number}; this side needs version {OLDEST} or later, except {WITHOUT}"
                 )));
             }
+            Ok(number) => tracing::debug!(number, "version of perftest"),
         }
         let page = self.swap(&PAGE.to_be_bytes())?;
         self.swap(&CACHE_LINE.to_be_bytes())?;
@@ -305,7 +305,7 @@ impl Perftest {
             match read {
                 Ok(0) => {
                     return Err(self.failed(
-                        "closed the connection: see its output; it needs the same test, -s, -n and -x, and cannot be version 6.28",
+                        "closed the connection: see its output; it needs the same test, -s, -n and -x",
                     ));
                 }
                 Ok(read) => at += read,

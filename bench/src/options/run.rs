@@ -268,6 +268,8 @@ impl RunArgs {
             (self.all, "-a"),
             (self.duration.is_some(), "-D"),
             (self.rounds.is_some(), "--rounds"),
+            (self.check, "--check"),
+            (self.sge > 1, "--sge"),
             (self.perftest.network.rdma_cm, "-R"),
             (self.check, "--check"),
             (self.sge > 1, "--sge"),

@@ -113,6 +113,10 @@ fn what_is_no_perftest_is_refused_by_its_kind() {
             b"NaN\0\0\0\0\0\0\0\0\0\0\0\0\0".to_vec(),
             "needs version 5.7",
         ),
+        (
+            b"6.28\0\0\0\0\0\0\0\0\0\0\0\0".to_vec(),
+            "or later, except 6.28",
+        ),
         (GREETING[..20].to_vec(), "closed the connection"),
         (
             [&GREETING[..16], &[0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 64]].concat(),
