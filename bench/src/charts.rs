@@ -2,8 +2,9 @@
 //! one run, the page of `report` those of all its files.
 
 mod lines;
+mod time;
 
-use crate::plot::{Axis, Line, Panel, Scale};
+use crate::plot::{Axis, Line, Panel, Scale, colour};
 
 pub(crate) use lines::Source;
 use lines::{Curve, Row, curves, pack, percentile_groups, points_over, split};
@@ -14,13 +15,24 @@ pub(crate) struct Section {
     pub(crate) panels: Vec<Panel>,
 }
 
+impl Section {
+    /// Returns whether the plots are too many to be shown at once: there is one for each case.
+    pub(crate) fn is_folded(&self) -> bool {
+        const MOST_SHOWN: usize = 8;
+        self.title == time::TITLE && self.panels.len() > MOST_SHOWN
+    }
+}
+
 /// What an axis shows, its unit, and its scale.
 type Quantity = (&'static str, &'static str, Scale);
 
-const LATENCY: Quantity = ("latency", "us", Scale::Log);
+// Axes have the words of the tables.
+const TYPICAL: Quantity = ("t_typical", "usec", Scale::Log);
+const TAIL: Quantity = ("99%", "usec", Scale::Log);
+const LATENCY: Quantity = ("latency", "usec", Scale::Log);
 /// Keys of cases, as the x axis.
-const SIZE: (&str, Quantity) = ("size", ("message size", "bytes", Scale::PowersOfTwo));
-const RATE: (&str, Quantity) = ("rate", ("rate", "messages/s", Scale::Log));
+const SIZE: (&str, Quantity) = ("size", ("#bytes", "", Scale::PowersOfTwo));
+const RATE: (&str, Quantity) = ("rate", ("rate", "/s", Scale::Log));
 const ENDPOINTS: (&str, Quantity) = ("endpoints", ("endpoints", "number", Scale::Log));
 
 fn axis((quantity, unit, scale): Quantity) -> Axis {
@@ -45,6 +57,7 @@ pub(crate) fn sections(sources: &[Source<'_>]) -> Vec<Section> {
         .partition(|row| row.case.key("rate").is_some());
     let sections = [
         section("Latency", closed_loop, &closed),
+        section(time::TITLE, time::panels, &rows("lat")),
         section("Latency over load (open loop)", open_loop, &open),
         section("Bandwidth and message rate", bw, &rows("bw")),
         section("Wait policies", wake, &rows("wake")),
@@ -53,7 +66,9 @@ pub(crate) fn sections(sources: &[Source<'_>]) -> Vec<Section> {
         section("perftest and dat-bench", compare, &rows("compare")),
     ];
     let has_plots = |it: &Section| !it.panels.is_empty();
-    sections.into_iter().filter(has_plots).collect()
+    let mut sections: Vec<Section> = sections.into_iter().filter(has_plots).collect();
+    colour(sections.iter_mut().flat_map(|it| &mut it.panels));
+    sections
 }
 
 /// Returns a section; its plots say if the device is emulated.
@@ -71,46 +86,65 @@ fn section(title: &'static str, panels: fn(&[Row<'_>]) -> Vec<Panel>, rows: &[Ro
 }
 
 fn closed_loop(rows: &[Row<'_>]) -> Vec<Panel> {
-    let size = |title, figure| over(rows, title, SIZE, figure, LATENCY);
+    let size = |title, figure, y| over(rows, title, SIZE, figure, y);
     [
-        size("Median latency over message size", "p50"),
-        size("99 % latency over message size", "p99"),
-        percentiles("Latency by percentile", rows, &["size"], true),
+        size("Median latency over message size", "p50", TYPICAL),
+        size("99 % latency over message size", "p99", TAIL),
+        percentiles("Latency by percentile", rows, (&["size"], true), LATENCY),
     ]
     .concat()
 }
 
 fn open_loop(rows: &[Row<'_>]) -> Vec<Panel> {
-    let load = |title, figure| over(rows, title, RATE, figure, LATENCY);
+    let load = |title, figure, y| over(rows, title, RATE, figure, y);
     [
-        load("Median latency over load", "p50"),
-        load("99 % latency over load", "p99"),
-        percentiles("Latency by percentile", rows, &["size", "rate"], true),
+        load("Median latency over load", "p50", TYPICAL),
+        load("99 % latency over load", "p99", TAIL),
+        percentiles(
+            "Latency by percentile",
+            rows,
+            (&["size", "rate"], true),
+            LATENCY,
+        ),
     ]
     .concat()
 }
 
 fn bw(rows: &[Row<'_>]) -> Vec<Panel> {
     let size = |title, figure, y| over(rows, title, SIZE, figure, y);
-    let average = ("average bandwidth", "MiB/s", Scale::Log);
-    let rate = ("message rate", "10^6 messages/s", Scale::Log);
-    [
-        size("Bandwidth over message size", "bw_avg", average),
+    let average = ("BW average", "MiB/sec", Scale::Log);
+    let rate = ("MsgRate", "Mpps", Scale::Log);
+    let plots = [
+        size("Bandwidth over message size", "bw_avg", average.clone()),
         size("Message rate over message size", "msg_rate", rate),
     ]
-    .concat()
+    .concat();
+    match plots.is_empty() {
+        // Of a single size.
+        true => rounds(rows, "Bandwidth of each round", "round", average),
+        false => plots,
+    }
 }
 
 fn wake(rows: &[Row<'_>]) -> Vec<Panel> {
     let (wakes, responses): (Vec<_>, Vec<_>) =
         rows.iter().copied().partition(|row| !row.case.is_part);
-    let rate = |rows: &[Row<'_>], title, figure| over(rows, title, RATE, figure, LATENCY);
-    let share = ("CPU time", "% of one CPU", Scale::Linear);
-    let each = |title, rows: &[Row<'_>]| percentiles(title, rows, &["rate"], false);
+    let rate = |rows: &[Row<'_>], title, figure, name| {
+        over(rows, title, RATE, figure, (name, "us", Scale::Log))
+    };
+    let share = ("CPU", "%", Scale::Linear);
+    let each = |title, rows: &[Row<'_>], name| {
+        percentiles(title, rows, (&["rate"], false), (name, "us", Scale::Log))
+    };
     [
-        rate(&wakes, "Median wake-up latency over rate", "p50"),
-        rate(&wakes, "99 % wake-up latency over rate", "p99"),
-        rate(&responses, "99 % response time over rate", "p99"),
+        rate(&wakes, "Median wake-up latency over rate", "p50", "50 %"),
+        rate(&wakes, "99 % wake-up latency over rate", "p99", "99 %"),
+        rate(
+            &responses,
+            "99 % response time over rate",
+            "p99",
+            "due 99 %",
+        ),
         over(
             &wakes,
             "The waiter's CPU time over rate",
@@ -118,8 +152,8 @@ fn wake(rows: &[Row<'_>]) -> Vec<Panel> {
             "cpu-share",
             share,
         ),
-        each("Wake-up latency by percentile", &wakes),
-        each("Response time by percentile", &responses),
+        each("Wake-up latency by percentile", &wakes, "latency"),
+        each("Response time by percentile", &responses, "due"),
     ]
     .concat()
 }
@@ -208,6 +242,11 @@ fn named(
 }
 
 fn compare(rows: &[Row<'_>]) -> Vec<Panel> {
+    rounds(rows, "Median of each run", "pair of runs", TYPICAL)
+}
+
+/// Returns the plots of the figure that each round has.
+fn rounds(rows: &[Row<'_>], title: &str, what: &str, y: Quantity) -> Vec<Panel> {
     let lines = curves(rows, |row| {
         let numbered = (1..).map(f64::from).zip(row.case.rounds.iter().copied());
         Line {
@@ -216,9 +255,8 @@ fn compare(rows: &[Row<'_>]) -> Vec<Panel> {
             ..Line::default()
         }
     });
-    let x = Axis::new("pair of runs", "number", Scale::Linear);
-    let y = Axis::new("t_typical", "us", Scale::Log);
-    split("Median of each run", &x, &y, lines, true)
+    let x = Axis::new(what, "number", Scale::Linear);
+    split(title, &x, &axis(y), lines, true)
 }
 
 /// Returns the plots of a figure over a key; none if the key has one value only.
@@ -243,9 +281,14 @@ fn over(
 
 /// Returns the percentile plots. The results that have these keys in common are in one
 /// plot; `packed`: several such groups may share a plot.
-fn percentiles(title: &str, rows: &[Row<'_>], keys: &[&str], packed: bool) -> Vec<Panel> {
+fn percentiles(
+    title: &str,
+    rows: &[Row<'_>],
+    (keys, packed): (&[&str], bool),
+    y: Quantity,
+) -> Vec<Panel> {
     let x = Axis::new("percentile", "%", Scale::Percentile);
-    let y = axis(LATENCY);
+    let y = axis(y);
     let groups = percentile_groups(rows, keys);
     let plots = if packed { pack(groups) } else { groups };
     plots

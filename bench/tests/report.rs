@@ -95,6 +95,8 @@ fn every_series_is_plotted_and_the_emulated_nic_is_named() {
     for said in [
         "EMULATED NIC",
         "Latency by percentile",
+        "Latency over time",
+        "t_typical [usec]",
         "Median latency over load",
         "Median wake-up latency over rate",
         "CPU time over rate",
@@ -140,7 +142,7 @@ fn a_folder_gets_the_page_and_its_plots() {
     let words = format!("report {} -o {}", measured()[2], folder.display());
     run(bench(&words)).expect(0, &["report.html", "wait-policies.svg"]);
     let svg = fs::read_to_string(folder.join("wait-policies.svg")).expect("the plots");
-    assert!(svg.starts_with("<svg") && svg.contains("rate [messages/s]"));
+    assert!(svg.starts_with("<svg") && svg.contains("rate [/s]"));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Lines of plots from cases, their names, and how many share a plot.
 
-use crate::plot::{Axis, Line, MOST_LINES, Panel};
+use crate::plot::{Axis, Line, MOST_LINES, MOST_STYLES, Panel};
 use crate::results::{Case, ResultFile};
 
 /// A result file, and its name in plots; the name is empty if there is one file.
@@ -8,6 +8,9 @@ pub(crate) struct Source<'a> {
     pub(crate) label: &'a str,
     pub(crate) file: &'a ResultFile,
 }
+
+/// What distinguishes lines of one series, which have one colour.
+const VARIANTS: [&str; 5] = ["size", "rate", "time", "endpoints", "device"];
 
 /// A case, with the name of its file.
 #[derive(Clone, Copy)]
@@ -24,6 +27,21 @@ pub(super) struct Curve {
     pub(super) line: Line,
 }
 
+impl Curve {
+    /// Returns what distinguishes lines of one series.
+    fn variant(&self) -> Vec<&str> {
+        let parts = self.parts.iter().filter(|part| VARIANTS.contains(&part.0));
+        parts.map(|part| part.1.as_str()).collect()
+    }
+
+    /// Returns the series: interface, file, wait policy, whatever it is shown over.
+    fn series(&self) -> String {
+        let parts = self.parts.iter().filter(|part| !VARIANTS.contains(&part.0));
+        let parts: Vec<&str> = parts.map(|part| part.1.as_str()).collect();
+        parts.join(", ")
+    }
+}
+
 impl<'a> Row<'a> {
     /// Returns the cases of a file.
     pub(super) fn of(source: &'a Source<'a>, is_named: bool) -> impl Iterator<Item = Self> {
@@ -35,7 +53,7 @@ impl<'a> Row<'a> {
     }
 
     /// Returns what distinguishes the case, without a key that is shown on an axis.
-    fn parts(&self, shown: &str) -> Vec<(&'static str, String)> {
+    pub(super) fn parts(&self, shown: &str) -> Vec<(&'static str, String)> {
         let mut parts = Vec::new();
         if !self.file.is_empty() {
             parts.push(("file", self.file.to_owned()));
@@ -157,11 +175,20 @@ pub(super) fn pack(groups: Vec<Vec<Curve>>) -> Vec<Vec<Curve>> {
     let mut packed: Vec<Vec<Curve>> = Vec::new();
     for group in groups {
         match packed.last_mut() {
-            Some(last) if last.len() + group.len() <= MOST_LINES => last.extend(group),
+            Some(last) if fitting(last.iter().chain(&group)) == last.len() + group.len() => {
+                last.extend(group);
+            }
             _ => packed.push(group),
         }
     }
     packed
+}
+
+/// Returns how many lines fit into one plot: there are as many colours, and as many dashes.
+fn fitting<'a>(curves: impl Iterator<Item = &'a Curve>) -> usize {
+    let mut variants: Vec<Vec<&str>> = Vec::new();
+    let fits = |curve: &&'a Curve| place(&mut variants, curve.variant()) < MOST_STYLES;
+    curves.take(MOST_LINES).take_while(fits).count()
 }
 
 /// Returns the plots of lines, as many as needed. What lines have in common is in the
@@ -176,7 +203,7 @@ pub(super) fn split(
     let mut panels = Vec::new();
     let mut rest = curves;
     while !rest.is_empty() {
-        let more = rest.split_off(rest.len().min(MOST_LINES));
+        let more = rest.split_off(fitting(rest.iter()));
         let common: Vec<(&str, String)> = match &rest[..] {
             // Its name is what distinguishes it from other plots.
             [only] => {
@@ -195,7 +222,10 @@ pub(super) fn split(
             let words: Vec<&str> = parts.map(|(_, value)| value.as_str()).collect();
             words.join(", ")
         };
+        let mut variants: Vec<Vec<&str>> = Vec::new();
         let lines = rest.iter().map(|curve| Line {
+            series: curve.series(),
+            style: place(&mut variants, curve.variant()),
             name: text(&mut curve.parts.iter().filter(|part| !common.contains(part))),
             joined,
             ..curve.line.clone()
@@ -207,10 +237,22 @@ pub(super) fn split(
             x: x.clone(),
             y: y.clone(),
             lines: lines.collect(),
+            hovers: Vec::new(),
+            events: Vec::new(),
+            events_name: String::new(),
         });
         rest = more;
     }
     panels
+}
+
+/// Returns the index of a value, which is appended if it is not there.
+pub(super) fn place<T: PartialEq>(values: &mut Vec<T>, value: T) -> usize {
+    let found = values.iter().position(|it| *it == value);
+    found.unwrap_or_else(|| {
+        values.push(value);
+        values.len() - 1
+    })
 }
 
 #[cfg(test)]

@@ -160,6 +160,19 @@ fn plots(out: &mut String, section: &Section) {
              A line is dotted where fewer than ten samples are above; it ends at the largest sample.</p>\n",
         );
     }
+    if section.panels.iter().any(|panel| !panel.hovers.is_empty()) {
+        out.push_str(
+            "<p>Each round is divided into parts. Point at one to see its values, and at a mark above the plot to see \
+             what disturbed the round.</p>\n",
+        );
+    }
+    if section.is_folded() {
+        let _ = writeln!(
+            out,
+            "<details><summary>{} plots</summary>",
+            section.panels.len()
+        );
+    }
     out.push_str("<div class=\"plots\">\n");
     for panel in &section.panels {
         let drawn = draw(panel);
@@ -172,7 +185,11 @@ fn plots(out: &mut String, section: &Section) {
             drawn.elements
         );
     }
-    out.push_str("</div>\n</section>\n");
+    out.push_str("</div>\n");
+    if section.is_folded() {
+        out.push_str("</details>\n");
+    }
+    out.push_str("</section>\n");
 }
 
 /// Appends all figures of a file.
@@ -187,10 +204,7 @@ fn figures(out: &mut String, input: &Input) {
     for note in &file.notes {
         let _ = writeln!(out, "<p>{}</p>", escape(note));
     }
-    let name = |figure: &Figure| match figure.unit.name() {
-        "" => figure.name.clone(),
-        unit => format!("{} [{unit}]", figure.name),
-    };
+    let name = |figure: &Figure| figure.column(file.command);
     let mut columns: Vec<String> = Vec::new();
     for figure in file.cases.iter().flat_map(|case| &case.figures) {
         if !columns.contains(&name(figure)) {

@@ -7,10 +7,10 @@ use clap::Args;
 pub(crate) const ABOUT: &str = "\
 Make one HTML page from result files that --json has written.
 
-The page shows latency over message size and over load, percentiles on
-HdrHistogram's axis, wait policies, processor cost, endpoints, and perftest
-beside dat-bench, whichever of them the files have; then all figures, and the
-conditions of host, device and options. Several files are shown in the same
+The page shows latency over message size, over load and over the time of the run,
+percentiles on HdrHistogram's axis, bandwidth and message rate, wait policies,
+processor cost, endpoints, and perftest beside dat-bench, whichever of them the
+files have; then all figures, and the conditions of host, device and options. Several files are shown in the same
 plots. Results that are unreliable and emulated NICs are marked.
 
 The page is one file: it needs no network and no script, follows the reader's
@@ -27,7 +27,7 @@ Exit status: 0 good, 1 usage (also a file that cannot be used), 2 the page canno
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// Result files of lat, wake, cost, scale and compare
+    /// Result files of lat, bw, rate, wake, cost, scale and compare
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     /// The page; '-' is standard output. An existing folder gets report.html, and the plots as SVG

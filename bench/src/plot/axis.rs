@@ -49,6 +49,8 @@ pub(super) struct Range<'a> {
     pub(super) ticks: Vec<Tick>,
 }
 
+/// Values that are farther from zero are at the end of the axis.
+const FARTHEST: f64 = 1e30;
 /// Most labels of an axis.
 const MOST_TICKS: usize = 8;
 
@@ -61,8 +63,9 @@ impl<'a> Range<'a> {
         room: Option<(f64, f64)>,
     ) -> Self {
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
-        for value in values.filter(|value| value.is_finite()) {
-            if matches!(scale, Scale::Linear | Scale::Names(_)) || value > 0.0 {
+        // A file may have any numbers.
+        for value in values.filter(|value| value.abs() < FARTHEST) {
+            if matches!(scale, Scale::Linear | Scale::Names(_)) || value > 1.0 / FARTHEST {
                 (low, high) = (low.min(value), high.max(value));
             }
         }
@@ -88,11 +91,14 @@ impl<'a> Range<'a> {
 
     /// Returns the place of a value, from 0 (left, bottom) to 1.
     pub(super) fn place(&self, value: f64) -> f64 {
-        match self.scale {
+        let place = match self.scale {
             Scale::Linear => value / self.high,
             Scale::Names(_) => 1.0 - (value + 0.5) / self.high,
-            _ => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
-        }
+            // Not max, which ignores a value that is no number.
+            _ if value < self.low => 0.0,
+            _ => (value / self.low).ln() / (self.high / self.low).ln(),
+        };
+        place.clamp(0.0, 1.0)
     }
 
     fn choose_ticks(&self, room: Option<(f64, f64)>) -> Vec<Tick> {
@@ -209,8 +215,9 @@ fn thin_out(ticks: &mut [Tick], room: f64, size: f64) {
 }
 
 /// Returns a number as a label.
-pub(super) fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     let (scaled, suffix) = match value.abs() {
+        size if size >= 1e15 => return format!("{value:.0e}"),
         size if size >= 1e9 => (value / 1e9, "G"),
         size if size >= 1e6 => (value / 1e6, "M"),
         size if size >= 1e4 => (value / 1e3, "k"),

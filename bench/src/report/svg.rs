@@ -11,7 +11,9 @@ pub(super) fn document(json: &str) -> Result<String, Failure> {
         .map_err(|cause| Failure::run(format!("cannot draw the results: {cause}")))?;
     let label = "";
     let sections = sections(&[Source { label, file: &file }]);
-    let panels: Vec<_> = sections.into_iter().flat_map(|it| it.panels).collect();
+    // Plots per case are for the page of `report` if there are many.
+    let sections = sections.into_iter().filter(|it| !it.is_folded());
+    let panels: Vec<_> = sections.flat_map(|it| it.panels).collect();
     Ok(page(&file.heading(), &panels))
 }
 

@@ -38,6 +38,31 @@ pub(crate) struct Figure {
     pub(crate) unit: Unit,
 }
 
+impl Figure {
+    /// Returns its name in the tables of a command, with its unit.
+    pub(crate) fn column(&self, command: &str) -> String {
+        let name = self.name.as_str();
+        let (name, unit) = match (command, name) {
+            ("lat" | "compare", "p50") => ("t_typical".to_owned(), "usec"),
+            ("lat" | "compare", "min" | "max" | "avg" | "stdev") => (format!("t_{name}"), "usec"),
+            ("bw", "bw_avg") => ("BW average".to_owned(), "MiB/sec"),
+            ("bw", "bw_peak") => ("BW peak".to_owned(), "MiB/sec"),
+            ("bw", "msg_rate") => ("MsgRate".to_owned(), "Mpps"),
+            _ => match name.strip_prefix('p') {
+                Some(percent) if percent.starts_with(|c: char| c.is_ascii_digit()) => (
+                    format!("{percent}%"),
+                    if command == "lat" { "usec" } else { "us" },
+                ),
+                _ => (name.to_owned(), self.unit.name()),
+            },
+        };
+        match unit {
+            "" => name,
+            unit => format!("{name} [{unit}]"),
+        }
+    }
+}
+
 /// One of the values that distinguish a case from others: its message size, rate,
 /// interface.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +71,27 @@ pub(crate) struct Key {
     pub(crate) text: String,
     /// The value, if it is a number.
     pub(crate) number: Option<f64>,
+}
+
+/// The latencies of a part of a case's time, in microseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Slot {
+    pub(crate) begin: f64,
+    /// When the next slot begins, or the round ends.
+    pub(crate) end: f64,
+    pub(crate) samples: u64,
+    pub(crate) typical: f64,
+    pub(crate) p99: Option<f64>,
+    pub(crate) max: f64,
+}
+
+/// What disturbed a part of a case's time, in microseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Disturbance {
+    pub(crate) begin: f64,
+    pub(crate) end: f64,
+    /// In words.
+    pub(crate) what: String,
 }
 
 /// One measured case.
@@ -63,6 +109,9 @@ pub(crate) struct Case {
     /// Upper end in nanoseconds and count of the buckets with samples, in ascending order.
     pub(crate) histogram: Vec<(u64, u64)>,
     pub(crate) rounds_unit: Unit,
+    /// Latencies over the time of the case, in ascending order.
+    pub(crate) series: Vec<Slot>,
+    pub(crate) disturbances: Vec<Disturbance>,
     /// Whether these are other times of the case before it: conditions on figures that
     /// only that one has are not judged.
     pub(crate) is_part: bool,

@@ -4,6 +4,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `read` | the JSON of each command → cases |
+//! | `series` | latencies over time |
 //! | `notes` | what a file tells beside its cases |
 //! | `condition` | `--fail-if` |
 //! | `case` | a measured case |
@@ -12,6 +13,7 @@ mod case;
 mod condition;
 mod notes;
 mod read;
+mod series;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,7 +22,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-pub(crate) use case::{Case, Figure, Key, Unit};
+pub(crate) use case::{Case, Figure, Key, Slot, Unit};
 pub(crate) use condition::{Condition, Offer, Percentiles};
 
 use crate::failure::Failure;

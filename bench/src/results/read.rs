@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::case::{Case, Unit};
+use super::series;
 use crate::stats::rounds::median;
 
 const MEBIBYTE: f64 = (1 << 20) as f64;
@@ -98,6 +99,8 @@ pub(super) fn lat(entry: &Value) -> Vec<Case> {
         for name in ["p99", "p99.9", "p99.99", "max"] {
             case.add(name, &entry[name], Unit::Microseconds);
         }
+        // Service times have none.
+        series::add(&mut case, &entry["series"]);
         case
     };
     let (service, case) = (&entry["service"], case(entry, &keys));

@@ -20,6 +20,9 @@ fn panel(lines: Vec<Line>) -> Panel {
         x: Axis::new("message size", "bytes", Scale::PowersOfTwo),
         y: Axis::new("latency", "us", Scale::Log),
         lines,
+        hovers: Vec::new(),
+        events: Vec::new(),
+        events_name: String::new(),
     }
 }
 
