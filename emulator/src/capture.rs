@@ -12,16 +12,19 @@ mod tests;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::config::Config;
+use crate::fabric::hosts::Hosts;
 use crate::fabric::iba;
 use crate::fabric::iba::network::{GRH, Global, Network};
-use crate::fabric::name::{DeviceIdentity, FabricName, PortNames};
-use crate::fabric::packet::{Packet, PacketFlags, Transmit};
+use crate::fabric::name::PortNames;
+use crate::fabric::packet::{Destination, Packet, PacketFlags, Transmit};
 use crate::hidden::HiddenFile;
 use crate::log::warn;
-use crate::spec::{Link, PortAddress, Qpn, Service, network};
+use crate::spec::gid::gid_of_ip;
+use crate::spec::{Link, PortAddress, Service, network};
 
 /// Size of the header of a file, and of that of a packet.
 const FILE_HEADER: usize = 24;
@@ -95,7 +98,8 @@ pub(crate) struct Capture {
     path: PathBuf,
     /// `None` after an error.
     file: Option<HiddenFile>,
-    fabric: FabricName,
+    config: Config,
+    hosts: Arc<Hosts>,
     link: Link,
     /// The packet that is being written, behind its header.
     record: Vec<u8>,
@@ -106,11 +110,16 @@ impl Capture {
     ///
     /// # Errors
     /// Returns why it cannot take packets.
-    pub(crate) fn open(path: &Path, config: &Config) -> Result<Self, CaptureError> {
+    pub(crate) fn open(
+        path: &Path,
+        config: &Config,
+        hosts: Arc<Hosts>,
+    ) -> Result<Self, CaptureError> {
         Ok(Self {
             path: path.to_owned(),
             file: Some(HiddenFile::new(open(path, config.link)?)),
-            fabric: config.fabric.clone(),
+            config: config.clone(),
+            hosts,
             link: config.link,
             record: Vec::new(),
         })
@@ -134,7 +143,10 @@ impl Capture {
 
     /// Makes the record of a packet.
     fn encode(&mut self, packet: &Packet) {
-        let names = |at: PortAddress| DeviceIdentity::derive(&self.fabric, at.device).port(at.port);
+        let names = |at: PortAddress| match self.hosts.address(at) {
+            Some(ip) => PortNames::of_host(gid_of_ip(ip)),
+            None => self.config.identity(at.device).port(at.port),
+        };
         let header = &packet.header;
         let (from, to) = (names(header.source), names(header.destination));
         let network = network_of(packet, self.link, &from, &to);
@@ -250,8 +262,8 @@ pub(crate) struct Tap<'a> {
 }
 
 impl Transmit for Tap<'_> {
-    fn has_room(&mut self, destination: Qpn) -> bool {
-        self.wire.has_room(destination)
+    fn has_room(&mut self, to: Destination) -> bool {
+        self.wire.has_room(to)
     }
 
     fn send(&mut self, packet: Packet) -> Result<(), Packet> {
@@ -261,8 +273,8 @@ impl Transmit for Tap<'_> {
         Ok(())
     }
 
-    fn peer_is_busy(&mut self, destination: Qpn) -> bool {
-        self.wire.peer_is_busy(destination)
+    fn peer_is_busy(&mut self, to: Destination) -> bool {
+        self.wire.peer_is_busy(to)
     }
 
     fn generation_of(&mut self, slot: u8) -> Option<u32> {

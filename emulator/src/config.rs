@@ -3,11 +3,13 @@
 
 use std::ffi::OsString;
 use std::fmt::Display;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::fabric::name::FabricName;
+use crate::fabric::interfaces::{self, Interface};
+use crate::fabric::name::{DeviceIdentity, FabricName};
 use crate::faults::FaultSpec;
 use crate::limits::{Limits, MAX_DEVICES, MAX_PORTS};
 use crate::nasty::Nasty;
@@ -75,6 +77,9 @@ pub struct Config {
     pub devices: u8,
     /// Number of ports of each device, from 1 to [`MAX_PORTS`].
     pub ports: u8,
+    /// On the UDP wire, the network interfaces of the devices, one each; empty on the local
+    /// wire.
+    pub interfaces: Vec<Interface>,
     /// Whether a doorbell record alone starts work, without a doorbell.
     pub lenient: bool,
     /// Command interface.
@@ -122,6 +127,7 @@ impl Default for Config {
             link: Link::Ib,
             devices: 1,
             ports: 1,
+            interfaces: Vec::new(),
             lenient: false,
             face: Face::Ioctl,
             cqe_version: 1,
@@ -164,6 +170,8 @@ impl Config {
     pub const DEVICES: &'static str = "MLX5EMU_DEVICES";
     /// Number of ports of each device.
     pub const PORTS: &'static str = "MLX5EMU_PORTS";
+    /// `local`, or `udp` or `udp=ADDRESS`.
+    pub const WIRE: &'static str = "MLX5EMU_WIRE";
     /// `1` to start work on doorbell records alone.
     pub const LENIENT: &'static str = "MLX5EMU_LENIENT";
     /// `ioctl` or `write`.
@@ -198,8 +206,8 @@ impl Config {
     pub const NUMA_NODE: &'static str = "MLX5EMU_NUMA_NODE";
 
     /// The variable that selects the addresses on which the connection managers
-    /// of programs listen, and its default on emulated devices. The devices
-    /// exist on this host only, so no other host needs to reach the program.
+    /// of programs listen, and its default on emulated devices. On the local wire
+    /// they exist on this host only, so no other host needs to reach the program.
     /// The emulator itself does not read the variable.
     pub const LISTEN: (&'static str, &'static str) = ("DAT_LISTEN", "loopback");
 
@@ -227,6 +235,45 @@ impl Config {
         Self::MEMORY_HOOKS
             .into_iter()
             .filter(|(name, _)| std::env::var_os(name).is_none())
+    }
+
+    /// Selects the wire. On the UDP wire there is a RoCE device for each network interface, and
+    /// the fabric is named after the first address, since all processes of an address are on one.
+    fn set_wire(&mut self, wire: &str) -> Result<(), String> {
+        let address = match wire.split_once('=') {
+            None if wire == "local" => return Ok(()),
+            None if wire == "udp" => None,
+            Some(("udp", address)) => {
+                let parsed: Result<IpAddr, _> = address.parse();
+                Some(parsed.map_err(|_| format!("'{address}' is no IP address"))?)
+            }
+            _ => return Err("expected local, udp or udp=ADDRESS".into()),
+        };
+        self.interfaces = interfaces::select(address)?;
+        self.link = Link::Roce;
+        self.devices = self.interfaces.len() as u8;
+        self.ports = 1;
+        let first = self.interfaces[0].addresses[0].to_string();
+        self.fabric = FabricName::new(&format!("udp-{}", first.replace(':', "-")))
+            .map_err(|error| error.to_string())?;
+        Ok(())
+    }
+
+    /// Returns the names of a device.
+    #[must_use]
+    pub fn identity(&self, device: u8) -> DeviceIdentity {
+        match self.interfaces.get(usize::from(device)) {
+            Some(interface) => DeviceIdentity::of_interface(interface.names(), device),
+            None => DeviceIdentity::derive(&self.fabric, device),
+        }
+    }
+
+    /// Returns the network interface of a device on a RoCE link. libibverbs requires an
+    /// existing one; on the local wire it is loopback, which exists on every host.
+    #[must_use]
+    pub fn interface_name(&self, device: u8) -> &str {
+        let interface = self.interfaces.get(usize::from(device));
+        interface.map_or("lo", |interface| &interface.name)
     }
 
     /// Reads the environment. An unset or empty variable means its default.
@@ -270,6 +317,13 @@ impl Config {
         }
         if let Some(value) = get(Self::PORTS) {
             config.ports = count(Self::PORTS, &value, MAX_PORTS)?;
+        }
+        if let Some(value) = get(Self::WIRE) {
+            let invalid = |reason| invalid(Self::WIRE, &value, reason);
+            let wire = value
+                .to_str()
+                .ok_or_else(|| invalid("expected ASCII text".into()))?;
+            config.set_wire(wire).map_err(invalid)?;
         }
         if let Some(value) = get(Self::LENIENT) {
             config.lenient = choice(Self::LENIENT, &value, &[("0", false), ("1", true)])?;

@@ -23,6 +23,7 @@ use crate::decode::text::TraceWriter;
 use crate::fabric::attachment::Attachment;
 use crate::fabric::counters::Row;
 use crate::fabric::directory::JoinError;
+use crate::fabric::hosts::Hosts;
 use crate::fabric::name::DeviceIdentity;
 use crate::fabric::port::Port;
 use crate::fabric::registry::ProcessSlot;
@@ -46,6 +47,7 @@ use crate::sync::{Mutex, MutexGuard};
 use crate::trap;
 use crate::uar::UarPages;
 use crate::uar::fault::{FaultMode, Userfaultfd};
+use crate::udp::network::UdpNetwork;
 
 /// Fabric slot of a process without peers, in stepped mode.
 const SLOT_WITHOUT_PEERS: u8 = 1;
@@ -57,6 +59,7 @@ static START_LOCK: PerProcess<Mutex<()>> = PerProcess::new();
 pub struct Emulator {
     config: Config,
     slot: u8,
+    hosts: Arc<Hosts>,
     shared_nic: Mutex<SharedNic<Hardware>>,
     uar: UarPages,
     control: Control,
@@ -140,7 +143,7 @@ impl Emulator {
         } else {
             (Wake::Nap, None)
         };
-        let port = if threaded {
+        let mut port = if threaded {
             let attachment = Attachment::join(&config.fabric)?;
             attachment.waker().announce(config.devices, config.ports);
             if let Some(first) = attachment.untrusted_entries().first() {
@@ -154,6 +157,10 @@ impl Emulator {
         } else {
             Port::without_peers(SLOT_WITHOUT_PEERS)
         };
+        let hosts = Arc::new(Hosts::default());
+        if !config.interfaces.is_empty() {
+            port.reach(Box::new(UdpNetwork::new(&config, Arc::clone(&hosts))));
+        }
         let counters = port.attachment().map(Attachment::port_counters);
         let counters = counters.transpose()?.unwrap_or_default();
         let ticks = if threaded { ticks(runner::now()) } else { 0 };
@@ -163,7 +170,7 @@ impl Emulator {
             devices: config.devices,
             ports: config.ports,
             view: view(&config),
-            resolve: resolver(&config),
+            resolve: resolver(&config, Arc::clone(&hosts)),
             identify: identifier(&config),
             enforce_memlock: config.memlock,
             limits: config.limits,
@@ -180,11 +187,11 @@ impl Emulator {
         let mut hardware = Hardware::new(nic);
         hardware.set_faults(config.faults.as_ref());
         if let Some(path) = &config.pcap {
-            let capture = Capture::open(path, &config).map_err(|cause| StartError::Capture {
+            let capture = Capture::open(path, &config, Arc::clone(&hosts));
+            hardware.set_capture(capture.map_err(|cause| StartError::Capture {
                 path: path.clone(),
                 cause,
-            })?;
-            hardware.set_capture(capture);
+            })?);
         }
         hardware.follow_fabric(&port);
         let slot = port.slot();
@@ -198,6 +205,7 @@ impl Emulator {
         let emulator = EMULATOR.get().get_or_init(|| Self {
             config,
             slot,
+            hosts,
             shared_nic: Mutex::new(SharedNic::new(hardware, port)),
             uar,
             timestamp_offset,
@@ -377,11 +385,16 @@ impl Emulator {
         self.slot
     }
 
+    /// Returns the other hosts on the UDP wire.
+    pub(crate) fn hosts(&self) -> &Arc<Hosts> {
+        &self.hosts
+    }
+
     /// Returns the GUID of a device and the names of its ports. They are equal
     /// in all processes of the fabric.
     #[must_use]
     pub fn device_identity(&self, device: u8) -> DeviceIdentity {
-        DeviceIdentity::derive(&self.config.fabric, device)
+        self.config.identity(device)
     }
 
     /// Takes the doorbells and does one unit of work, in stepped mode. Returns

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use crate::capture::Capture;
 use crate::cm::Agent;
 use crate::fabric::attachment::FabricError;
-use crate::fabric::packet::{Packet, Transmit};
+use crate::fabric::counters::Counter;
+use crate::fabric::packet::{Destination, Packet, Transmit};
 use crate::fabric::port::Port;
 use crate::faults::FaultSpec;
 use crate::faults::nic_faults::SeededFaults;
@@ -16,7 +17,7 @@ use crate::log::warn;
 use crate::nic::{Nic, Progress, earlier};
 use crate::nldev;
 use crate::runner::{Budget, Driver};
-use crate::spec::{Nanos, PortAddress, PortSet, Qpn, UarWrite};
+use crate::spec::{Nanos, PortAddress, PortSet, UarWrite};
 
 /// Interval in nanoseconds at which a send to a full ring is retried: if the
 /// reader was killed, no wake-up reports room.
@@ -118,6 +119,19 @@ impl Hardware {
         }
     }
 
+    /// Counts packets of other hosts that were dropped, at the first port: those that are no
+    /// packets name none.
+    fn count_dropped(&self, [icrc, others]: [u64; 2]) {
+        if icrc | others != 0 {
+            let counts = [
+                (Counter::IcrcErrors, icrc),
+                (Counter::ReceiveFaults, others),
+            ];
+            let at = PortAddress { device: 0, port: 1 };
+            self.nic.counters().add(at, &counts);
+        }
+    }
+
     /// Replaces the injected faults. The counters start again at zero, packets
     /// that the wire delays are lost, and ports that a fault has taken down come up.
     pub fn set_faults(&mut self, spec: Option<&FaultSpec>) {
@@ -165,8 +179,8 @@ struct PortCheck<'a> {
 }
 
 impl Transmit for PortCheck<'_> {
-    fn has_room(&mut self, destination: Qpn) -> bool {
-        self.tx.has_room(destination)
+    fn has_room(&mut self, to: Destination) -> bool {
+        self.tx.has_room(to)
     }
 
     fn send(&mut self, packet: Packet) -> Result<(), Packet> {
@@ -283,6 +297,7 @@ impl Driver for Hardware {
             }
         }
         progress.worked |= changed | port.has_own_packets();
+        self.count_dropped(port.take_dropped());
         port.served();
         let retry = port.take_send_blocked().then_some(now + RETRY_INTERVAL);
         progress.next_deadline = earlier(progress.next_deadline, retry);

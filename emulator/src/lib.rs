@@ -50,6 +50,7 @@
 //!
 //! | module | contents | does not contain |
 //! |---|---|---|
+//! | [`gateway`] | receives for all processes of an address | devices |
 //! | [`preload`] | interposed libc calls | device logic |
 //! | `uverbs` | ioctl and write commands, handles, event files | WQE and CQE formats |
 //! | `ucma` | `/dev/infiniband/rdma_cm`: ids, addresses, ports, events | connection states |
@@ -59,6 +60,7 @@
 //! | `nldev` | RDMA netlink, by which libibverbs and `rdma`(8) find devices | sockets |
 //! | [`sysfs`] | the sysfs tree that libibverbs reads | |
 //! | [`capture`] | the packets on the wire as a capture file | queues |
+//! | `udp` | the sockets by which a process sends to other hosts, and decoding what arrives | queues |
 //! | `addressing` | the addresses of the ports, and the port of an address | |
 //! | [`config`] | the settings | |
 //! | [`faults`] | fault injection between NIC and fabric, and in the NIC | queues |
@@ -205,6 +207,7 @@ pub mod emulator;
 pub mod fabric;
 pub mod faults;
 mod fork;
+pub mod gateway;
 mod guard;
 #[allow(unreachable_pub, reason = "`pub` is for the rest of the emulator")]
 mod hardware;
@@ -229,6 +232,7 @@ mod trap;
 #[allow(unreachable_pub, reason = "`pub` is for the rest of the emulator")]
 mod uar;
 mod ucma;
+mod udp;
 mod user;
 #[allow(unreachable_pub, reason = "`pub` is for the rest of the emulator")]
 mod uverbs;

@@ -10,6 +10,7 @@ mod host;
 mod launcher;
 mod life;
 mod nasty;
+mod other_hosts;
 mod port;
 mod processes;
 mod programs;

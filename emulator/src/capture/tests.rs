@@ -12,7 +12,7 @@ const PORT: PortAddress = PortAddress { device: 0, port: 1 };
 struct Wire;
 
 impl Transmit for Wire {
-    fn has_room(&mut self, _: Qpn) -> bool {
+    fn has_room(&mut self, _: Destination) -> bool {
         true
     }
 
@@ -42,6 +42,7 @@ fn name(service: Service, operation: Operation, flags: PacketFlags, compares: bo
         Operation::AtomicRequest => "Fetch Add".into(),
         Operation::AtomicResponse => "Atomic Acknowledge".into(),
         Operation::Management => return "CM: ".into(),
+        Operation::Foreign => unreachable!("it is not sent"),
     };
     let suffix = if flags.contains(PacketFlags::IMMEDIATE) {
         " Immediate"
@@ -56,11 +57,12 @@ fn name(service: Service, operation: Operation, flags: PacketFlags, compares: bo
 
 /// Returns one packet of each kind as a port sends it with one GID, and their names.
 fn packets(link: Link, source_gid: u8) -> Vec<(Packet, String)> {
-    let names = DeviceIdentity::derive(&FabricName::default(), 0).port(1);
+    let names = Config::default().identity(0).port(1);
     let identity = crate::spec::PortIdentity {
         lid: if link == Link::Ib { names.lid } else { 0 },
         gids: names.gids(link),
         ethernet: link == Link::Roce,
+        mtu: names.mtu,
     };
     let gid = identity.gid(source_gid).unwrap();
     let mut datagrams = datagrams();
@@ -121,7 +123,7 @@ fn tshark_reads_every_kind_of_packet_on_every_link() {
             link,
             ..Config::default()
         };
-        let mut capture = Capture::open(&path, &config).unwrap();
+        let mut capture = Capture::open(&path, &config, Arc::default()).unwrap();
         let mut wire = Wire;
         let mut expected = Vec::new();
         for (packet, name) in gids.flat_map(|gid| packets(link, gid)) {

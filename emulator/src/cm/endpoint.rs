@@ -1,5 +1,6 @@
 //! One connection, and the attributes of its queue pair.
 
+use super::manager::Peer;
 use super::message::{CommId, Message, Path, Req, timeout};
 use crate::spec::Nanos;
 
@@ -35,8 +36,7 @@ pub(super) enum EndpointPhase {
 #[derive(Debug)]
 pub(super) struct Endpoint {
     pub(super) state: EndpointPhase,
-    /// The process of the other end.
-    pub(super) peer: u8,
+    pub(super) peer: Peer,
     /// The communication ID of the other end, once known.
     pub(super) remote: CommId,
     /// Whether this end has told the other to wait (MRA).

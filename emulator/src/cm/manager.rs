@@ -1,5 +1,6 @@
 //! The connections of a process, and what the application does with them.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
 use super::endpoint::{Attributes, Endpoint, EndpointPhase, Link, QpState, reply_timeout};
@@ -7,17 +8,30 @@ use super::message::{
     Answers, Body, CommId, Message, Path, Rej, RejReason, Rep, Req, SidrRep, SidrReq, SidrStatus,
 };
 use super::timers::Timers;
-use crate::spec::Nanos;
+use crate::spec::{Nanos, PortAddress};
 
 /// The operation is not possible in the state of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WrongState;
 
-/// A message, and the process that it goes to.
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Peer {
+    /// A process of this host, by its slot; 0 is none.
+    Process(u8),
+    /// Another host.
+    Host(PortAddress),
+}
+
+impl Peer {
+    /// No process: that of a connection has died, or there never was one.
+    pub(super) const NONE: Self = Self::Process(0);
+}
+
+/// A message, and where it goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outgoing {
-    /// The process.
-    pub(crate) to: u8,
+    pub(crate) to: Peer,
     /// The path of the connection, if it has one.
     pub(crate) path: Option<Path>,
     pub(crate) message: Message,
@@ -55,20 +69,29 @@ pub(crate) enum Event {
 /// The connections of a process.
 #[derive(Debug, Default)]
 pub(crate) struct Manager {
-    last_id: u32,
+    last_id: CommId,
     pub(super) endpoints: HashMap<CommId, Endpoint>,
-    /// Connections by process and communication ID of the other end.
-    pub(super) remotes: HashMap<(u8, CommId), CommId>,
+    /// Connections by the other end and its communication ID.
+    pub(super) remotes: HashMap<(Peer, CommId), CommId>,
     pub(super) timers: Timers<CommId>,
     outbox: VecDeque<Outgoing>,
     events: VecDeque<(CommId, Event)>,
 }
 
 impl Manager {
-    /// Sends a request to connect to the process `peer`. If there is none,
+    /// Returns the manager of the process in a slot, which is in its communication IDs: where
+    /// several processes receive for one address, it says which one a message is for.
+    pub(crate) fn of(slot: u8) -> Self {
+        Self {
+            last_id: CommId::first(slot),
+            ..Self::default()
+        }
+    }
+
+    /// Sends a request to connect to `peer`. If there is none,
     /// because no process on the host listens, the request is rejected as that
     /// host's manager would have done.
-    pub(crate) fn connect(&mut self, peer: Option<u8>, req: Req) -> CommId {
+    pub(crate) fn connect(&mut self, peer: Option<Peer>, req: Req) -> CommId {
         let link = Link {
             path: Some(req.path),
             guid: req.guid,
@@ -80,7 +103,7 @@ impl Manager {
         };
         let id = self.add(Endpoint {
             state: EndpointPhase::ReqSent,
-            peer: peer.unwrap_or(0),
+            peer: peer.unwrap_or(Peer::NONE),
             remote: CommId::NONE,
             delayed: false,
             pending: None,
@@ -97,18 +120,18 @@ impl Manager {
         id
     }
 
-    /// Asks the process `peer` for the queue pair of a service, and repeats the
+    /// Asks `peer` for the queue pair of a service, and repeats the
     /// question `retries` times at intervals of `interval` nanoseconds.
     pub(crate) fn ask(
         &mut self,
-        peer: Option<u8>,
+        peer: Option<Peer>,
         req: SidrReq,
         interval: Nanos,
         retries: u8,
     ) -> CommId {
         let id = self.add(Endpoint {
             state: EndpointPhase::SidrReqSent,
-            peer: peer.unwrap_or(0),
+            peer: peer.unwrap_or(Peer::NONE),
             remote: CommId::NONE,
             delayed: false,
             pending: None,
@@ -290,13 +313,16 @@ impl Manager {
         endpoint.attributes(state).ok_or(WrongState)
     }
 
-    /// Returns the processes with which there are connections.
+    /// Returns the processes of this host with which there are connections.
     pub(crate) fn peers(&self) -> u64 {
         let open = self
             .endpoints
             .values()
             .filter(|it| it.state != EndpointPhase::Idle);
-        open.fold(0, |peers, it| peers | bit(it.peer))
+        open.fold(0, |peers, it| match it.peer {
+            Peer::Process(slot) => peers | bit(slot),
+            Peer::Host(_) => peers,
+        })
     }
 
     /// Handles the timers that have expired. Returns the next deadline.
@@ -322,7 +348,7 @@ impl Manager {
         self.outbox.len() < before
     }
 
-    pub(super) fn discard_messages_to(&mut self, peer: u8) {
+    pub(super) fn discard_messages_to(&mut self, peer: Peer) {
         self.outbox.retain(|outgoing| outgoing.to != peer);
     }
 
@@ -366,10 +392,10 @@ impl Manager {
 
     pub(super) fn add(&mut self, endpoint: Endpoint) -> CommId {
         loop {
-            self.last_id = self.last_id.wrapping_add(1);
-            let id = CommId(self.last_id);
-            if id != CommId::NONE && !self.endpoints.contains_key(&id) {
-                self.endpoints.insert(id, endpoint);
+            self.last_id = self.last_id.next();
+            let id = self.last_id;
+            if let Entry::Vacant(free) = self.endpoints.entry(id) {
+                free.insert(endpoint);
                 return id;
             }
         }
@@ -410,9 +436,8 @@ impl Manager {
         self.outbox.push_back(Outgoing { to, path, message });
     }
 
-    /// Sends a message to a connection of the process `to` that this one does
-    /// not know.
-    pub(super) fn send_unknown(&mut self, to: u8, message: Message) {
+    /// Sends a message to a connection of `to` that this end does not know.
+    pub(super) fn send_unknown(&mut self, to: Peer, message: Message) {
         let path = None;
         self.outbox.push_back(Outgoing { to, path, message });
     }
@@ -496,7 +521,7 @@ fn refusal(endpoint: &Endpoint, reason: RejReason, private_data: [u8; Rej::PRIVA
     }))
 }
 
-fn service_answer(service_id: u64, status: SidrStatus) -> Box<SidrRep> {
+pub(super) fn service_answer(service_id: u64, status: SidrStatus) -> Box<SidrRep> {
     Box::new(SidrRep {
         service_id,
         status,

@@ -12,6 +12,30 @@ pub(crate) struct CommId(pub(crate) u32);
 impl CommId {
     /// No connection.
     pub(crate) const NONE: Self = Self(0);
+    /// The bits that count the connections of a process; those above are its slot.
+    const COUNT: u32 = 0xff_ffff;
+
+    /// Returns the ID before the first one of the process in a slot.
+    pub(super) fn first(slot: u8) -> Self {
+        Self(u32::from(slot) << 24)
+    }
+
+    /// Returns the next ID of the same process.
+    pub(super) fn next(self) -> Self {
+        let count = self.0.wrapping_add(1) & Self::COUNT;
+        Self(self.0 & !Self::COUNT | count.max(1))
+    }
+
+    /// Returns the slot of the process.
+    pub(crate) fn slot(self) -> u8 {
+        self.0.to_be_bytes()[0]
+    }
+}
+
+impl Default for CommId {
+    fn default() -> Self {
+        Self::NONE
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -32,6 +32,7 @@
 //!
 //! Decision: `docs/decisions/064-rdma-cm-between-processes.md`
 
+mod datagram;
 mod endpoint;
 mod manager;
 mod message;
@@ -42,13 +43,17 @@ mod wire;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub(crate) use datagram::{MANAGEMENT_QKEY, MANAGEMENT_QPN, Origin, management};
 pub(crate) use endpoint::{Attributes, QpState};
-pub(crate) use manager::{Event, Manager};
+pub(crate) use manager::{Event, Manager, Peer};
 pub(crate) use message::{
-    CommId, Ece, Path, Rej, RejReason, Rep, Req, SidrRep, SidrReq, SidrStatus, data_of,
+    Body, CommId, Ece, Message, Path, Rej, RejReason, Rep, Req, SidrRep, SidrReq, SidrStatus,
+    data_of,
 };
 pub(crate) use timers::Timers;
-pub(crate) use wire::{decode, encode};
+pub(crate) use wire::decode;
+
+pub(crate) use receive::refusal_of;
 
 use crate::fabric::packet::{Packet, Transmit};
 use crate::nic::Progress;

@@ -1,19 +1,17 @@
 //! The messages that arrive, and the processes that die.
 
 use super::endpoint::{Endpoint, EndpointPhase, Link, ack_timeout};
-use super::manager::{Event, Manager};
+use super::manager::{Event, Manager, Peer, service_answer};
 use super::message::{
-    Answers, Body, CommId, Message, RejReason, Rep, Req, SidrReq, SidrStatus, timeout,
+    Answers, Body, CommId, Message, Rej, RejReason, Rep, Req, SidrReq, SidrStatus, timeout,
 };
 
 /// The time that an MRA asks for: 69 seconds.
 const SERVICE_TIME: u8 = 24;
-/// The process of connections whose process has died.
-const NO_PROCESS: u8 = 0;
 
 impl Manager {
-    /// Takes a message of the process `from`.
-    pub(crate) fn receive(&mut self, from: u8, message: Message) {
+    /// Takes a message of `from`.
+    pub(crate) fn receive(&mut self, from: Peer, message: Message) {
         let Message {
             sender,
             receiver,
@@ -56,17 +54,18 @@ impl Manager {
     /// Handles the death of a process: its connections end as if its kernel
     /// had closed its files.
     pub(crate) fn peer_died(&mut self, slot: u8) {
-        let of_peer = |(id, it): (&CommId, &Endpoint)| (it.peer == slot).then_some(*id);
+        let dead = Peer::Process(slot);
+        let of_peer = |(id, it): (&CommId, &Endpoint)| (it.peer == dead).then_some(*id);
         let mut ids: Vec<_> = self.endpoints.iter().filter_map(of_peer).collect();
         ids.sort_unstable();
         // A later process in the same slot counts its connections from 1 again.
-        self.remotes.retain(|&(peer, _), _| peer != slot);
-        self.discard_messages_to(slot);
+        self.remotes.retain(|&(peer, _), _| peer != dead);
+        self.discard_messages_to(dead);
         for id in ids {
             let Some(endpoint) = self.endpoints.get_mut(&id) else {
                 continue;
             };
-            endpoint.peer = NO_PROCESS;
+            endpoint.peer = Peer::NONE;
             match endpoint.state {
                 EndpointPhase::ReqSent if endpoint.remote == CommId::NONE => {
                     self.refused(id, RejReason::INVALID_SERVICE_ID);
@@ -86,7 +85,7 @@ impl Manager {
 
     /// Returns the connection that a message is for. The communication IDs of
     /// both ends must match, as far as both are known.
-    fn find(&self, from: u8, sender: CommId, receiver: CommId) -> Option<CommId> {
+    fn find(&self, from: Peer, sender: CommId, receiver: CommId) -> Option<CommId> {
         let id = if receiver == CommId::NONE {
             // A REJ from a peer that has not seen a message of this end.
             *self.remotes.get(&(from, sender))?
@@ -100,7 +99,7 @@ impl Manager {
         matches.then_some(id)
     }
 
-    fn receive_req(&mut self, from: u8, sender: CommId, req: Box<Req>) {
+    fn receive_req(&mut self, from: Peer, sender: CommId, req: Box<Req>) {
         if let Some(&id) = self.remotes.get(&(from, sender)) {
             // A repeated request: the reply was lost, which the timer of the
             // reply handles, or the application has not decided.
@@ -137,7 +136,7 @@ impl Manager {
         self.report(id, Event::Request(req));
     }
 
-    fn receive_sidr_req(&mut self, from: u8, sender: CommId, req: Box<SidrReq>) {
+    fn receive_sidr_req(&mut self, from: Peer, sender: CommId, req: Box<SidrReq>) {
         if self.remotes.contains_key(&(from, sender)) {
             return;
         }
@@ -207,7 +206,7 @@ impl Manager {
         self.report(id, Event::Established);
     }
 
-    fn receive_rej(&mut self, id: CommId, rej: Box<super::Rej>) {
+    fn receive_rej(&mut self, id: CommId, rej: Box<Rej>) {
         use EndpointPhase::{DreqSent, Established, RepReceived, RepSent, ReqReceived, ReqSent};
         let Some(endpoint) = self.endpoints.get(&id) else {
             return;
@@ -251,6 +250,28 @@ fn delay(answers: Answers) -> Body {
         answers,
         time: SERVICE_TIME,
     }
+}
+
+/// Returns the answer of a host on which no process has the service that a request is for;
+/// `None` if it is no request. The process that answers is in a slot.
+pub(crate) fn refusal_of(request: &Message, slot: u8) -> Option<Message> {
+    let body = match &request.body {
+        Body::Req(_) => Body::Rej(Box::new(Rej {
+            answers: Answers::Req,
+            guid: None,
+            reason: RejReason::INVALID_SERVICE_ID,
+            private_data: [0; Rej::PRIVATE_DATA],
+        })),
+        Body::SidrReq(req) => {
+            Body::SidrRep(service_answer(req.service_id, SidrStatus::UNSUPPORTED))
+        }
+        _ => return None,
+    };
+    Some(Message {
+        sender: CommId::first(slot).next(),
+        receiver: request.sender,
+        body,
+    })
 }
 
 /// Returns a communication ID for a message about a connection that does not

@@ -51,6 +51,9 @@ pub(crate) enum Counter {
     ReceiveTooShort,
     /// Accesses of peers that were refused.
     AccessRefused,
+    /// Packets of other hosts with a wrong invariant CRC, and others that are not valid.
+    IcrcErrors,
+    ReceiveFaults,
 }
 
 /// The number of counters of a port, with room for more.

@@ -19,7 +19,9 @@
 pub mod attachment;
 pub(crate) mod counters;
 pub mod directory;
+pub(crate) mod hosts;
 pub mod iba;
+pub mod interfaces;
 pub mod name;
 pub mod packet;
 pub mod port;

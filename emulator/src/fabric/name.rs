@@ -4,7 +4,7 @@
 use std::fmt;
 
 use crate::spec::Link;
-use crate::spec::gid::{Gid, GidTable, GidType, gid_of_mac, mapped};
+use crate::spec::gid::{Gid, GidTable, GidType, gid_of_mac, mac_of_address, mapped};
 
 /// A valid fabric name. It is used as a directory name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -57,11 +57,32 @@ impl fmt::Display for FabricName {
     }
 }
 
+/// The bit of an Ethernet address that no manufacturer has given out.
+const LOCALLY_ADMINISTERED: u8 = 0x02;
+
 /// The addresses of a device. They are equal in all processes of its fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceIdentity {
     /// Node GUID, and GUID of port 1, in network byte order.
     pub guid: [u8; 8],
+    /// On the UDP wire, the network interface of its port.
+    interface: Option<InterfaceNames>,
+}
+
+/// Number of IP addresses of a port.
+pub const IP_GIDS: usize = 3;
+
+/// What a network interface of this host gives to the port of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InterfaceNames {
+    /// Index of the interface.
+    pub index: u32,
+    /// Its Ethernet address; zeros if it has none.
+    pub mac: [u8; 6],
+    /// The largest path MTU that fits, as `enum ibv_mtu`.
+    pub mtu: u8,
+    /// GIDs of its addresses.
+    pub ips: [Option<[u8; 16]>; IP_GIDS],
 }
 
 /// The addresses of one port.
@@ -77,9 +98,14 @@ pub struct PortNames {
     /// The link-local GID on a RoCE link: the prefix and the EUI-64 of the Ethernet
     /// address.
     pub ethernet_gid: [u8; 16],
-    /// The other GID on a RoCE link: an IPv4-mapped address of the loopback network,
-    /// which the port's network interface has.
-    pub ip_gid: [u8; 16],
+    /// The other GIDs on a RoCE link, of IP addresses: on the local wire one
+    /// IPv4-mapped address of the loopback network, on the UDP wire those of the
+    /// network interface.
+    pub ip_gids: [Option<[u8; 16]>; IP_GIDS],
+    /// The largest path MTU, as `enum ibv_mtu`.
+    pub mtu: u8,
+    /// Index of the network interface on the UDP wire.
+    pub interface: Option<u32>,
 }
 
 impl DeviceIdentity {
@@ -97,7 +123,27 @@ impl DeviceIdentity {
         let mut guid = hash.to_be_bytes();
         guid[0] = (guid[0] | 0x02) & !0x01;
         guid[7] = device;
-        Self { guid }
+        Self {
+            guid,
+            interface: None,
+        }
+    }
+
+    /// Returns the identity of device number `device` on a network interface. Its GUID is
+    /// the EUI-64 of the Ethernet address, as on a ConnectX.
+    #[must_use]
+    pub fn of_interface(mut interface: InterfaceNames, device: u8) -> Self {
+        if interface.mac == [0; 6] {
+            // A tunnel, or loopback: as for an address, locally administered.
+            let ip = interface.ips[0].unwrap_or_default();
+            interface.mac = [LOCALLY_ADMINISTERED, device, ip[12], ip[13], ip[14], ip[15]];
+        }
+        let mut guid = [0; 8];
+        guid.copy_from_slice(&gid_of_mac(interface.mac)[8..]);
+        Self {
+            guid,
+            interface: Some(interface),
+        }
     }
 
     /// Returns the addresses of a port, counted from 1.
@@ -105,6 +151,20 @@ impl DeviceIdentity {
     pub fn port(&self, port: u8) -> PortNames {
         /// Larger than the maximum number of devices.
         const LIDS_OF_A_PORT: u16 = 0x40;
+        /// 4096 bytes.
+        const MTU: u8 = 5;
+        if let Some(interface) = self.interface {
+            let ethernet_gid = gid_of_mac(interface.mac);
+            return PortNames {
+                gid: ethernet_gid,
+                lid: 0,
+                mac: interface.mac,
+                ethernet_gid,
+                ip_gids: interface.ips.map(|ip| ip.filter(|ip| *ip != ethernet_gid)),
+                mtu: interface.mtu,
+                interface: Some(interface.index),
+            };
+        }
         let device = self.guid[7];
         let further = port.saturating_sub(1);
         let mut guid = self.guid;
@@ -121,27 +181,66 @@ impl DeviceIdentity {
             mac,
             ethernet_gid: gid_of_mac(mac),
             // Differs between fabrics, and is not used otherwise.
-            ip_gid: mapped([127, b | 0x40, c, 0x20 * further + device + 1]),
+            ip_gids: [
+                Some(mapped([127, b | 0x40, c, 0x20 * further + device + 1])),
+                None,
+                None,
+            ],
+            mtu: MTU,
+            interface: None,
         }
     }
 }
 
 impl PortNames {
+    /// Returns the names of the port of another host with this address: all GIDs are this one.
+    #[must_use]
+    pub(crate) fn of_host(gid: [u8; 16]) -> Self {
+        Self {
+            gid,
+            lid: 0,
+            mac: mac_of_address(&gid),
+            ethernet_gid: gid,
+            ip_gids: [Some(gid); IP_GIDS],
+            mtu: 0,
+            interface: None,
+        }
+    }
+
     /// Returns the port's GID table. On RoCE it is that of a ConnectX whose network
     /// interface has a link-local and an IPv4 address: each address is in it as RoCE v1
     /// and then as RoCE v2, in the order of `roce_gid_mgmt.c` of the kernel.
     #[must_use]
     pub fn gids(&self, link: Link) -> GidTable {
-        let entry = |raw, kind| Some(Gid { raw, kind });
+        let mut table = GidTable::default();
+        let mut entries = table.iter_mut();
+        let mut add = |raw, kind| {
+            if let Some(entry) = entries.next() {
+                *entry = Some(Gid { raw, kind });
+            }
+        };
         match link {
-            Link::Ib => [entry(self.gid, GidType::Ib), None, None, None],
-            Link::Roce => [
-                entry(self.ethernet_gid, GidType::RoceV1),
-                entry(self.ethernet_gid, GidType::RoceV2),
-                entry(self.ip_gid, GidType::RoceV1),
-                entry(self.ip_gid, GidType::RoceV2),
-            ],
+            Link::Ib => add(self.gid, GidType::Ib),
+            Link::Roce => {
+                for raw in self.roce_gids() {
+                    add(raw, GidType::RoceV1);
+                    add(raw, GidType::RoceV2);
+                }
+            }
         }
+        table
+    }
+
+    /// Returns the addresses in the GID table on a RoCE link.
+    pub fn roce_gids(&self) -> impl Iterator<Item = [u8; 16]> + use<> {
+        let ips = self.ip_gids.into_iter().flatten();
+        std::iter::once(self.ethernet_gid).chain(ips)
+    }
+
+    /// Returns the GID that connections by rdma_cm use on a RoCE link.
+    #[must_use]
+    pub fn ip_gid(&self) -> [u8; 16] {
+        self.ip_gids[0].unwrap_or(self.ethernet_gid)
     }
 }
 
@@ -186,7 +285,7 @@ mod tests {
                 assert_ne!(port.gid, other.gid);
                 assert_ne!(port.mac, other.mac);
                 assert_ne!(port.ethernet_gid, other.ethernet_gid);
-                assert_ne!(port.ip_gid, other.ip_gid);
+                assert_ne!(port.ip_gid(), other.ip_gid());
             }
         }
         assert_eq!(ports[0].gid[..8], [0xfe, 0x80, 0, 0, 0, 0, 0, 0]);
@@ -200,9 +299,9 @@ mod tests {
         assert_eq!(port.mac[0] & 0x03, 0x02);
         assert_eq!(port.ethernet_gid[11..13], [0xff, 0xfe]);
         assert_eq!(mac_of_link_local(&port.ethernet_gid), Some(port.mac));
-        assert_eq!(ipv4_of_gid(&port.ip_gid).map(|it| it[0]), Some(127));
+        assert_eq!(ipv4_of_gid(&port.ip_gid()).map(|it| it[0]), Some(127));
         assert_eq!(ipv4_of_gid(&port.ethernet_gid), None);
-        assert_eq!(mac_of_link_local(&port.ip_gid), None);
+        assert_eq!(mac_of_link_local(&port.ip_gid()), None);
         let mut other = port.ethernet_gid;
         other[2] = 1;
         assert_eq!(mac_of_link_local(&other), None, "not link-local");
@@ -211,7 +310,7 @@ mod tests {
         assert_eq!(mac_of_multicast(&group), Some([0x33, 0x33, 0, 0, 0, 1]));
         let group = mapped([239, 0x81, 2, 3]);
         assert_eq!(mac_of_multicast(&group), Some([0x01, 0, 0x5e, 1, 2, 3]));
-        assert_eq!(mac_of_multicast(&port.ip_gid), None);
+        assert_eq!(mac_of_multicast(&port.ip_gid()), None);
     }
 
     #[test]
@@ -223,15 +322,16 @@ mod tests {
         let expected = [
             (port.ethernet_gid, GidType::RoceV1),
             (port.ethernet_gid, GidType::RoceV2),
-            (port.ip_gid, GidType::RoceV1),
-            (port.ip_gid, GidType::RoceV2),
+            (port.ip_gid(), GidType::RoceV1),
+            (port.ip_gid(), GidType::RoceV2),
         ];
-        assert_eq!(shown, expected.map(Some));
+        assert_eq!(shown[..4], expected.map(Some));
+        assert_eq!(shown[4..], [None; 4]);
         let ib = port.gids(Link::Ib);
         assert_eq!(
             ib[0].map(|it| (it.raw, it.kind)),
             Some((port.gid, GidType::Ib))
         );
-        assert_eq!(ib[1..], [None; 3]);
+        assert_eq!(ib[1..], [None; 7]);
     }
 }

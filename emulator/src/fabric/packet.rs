@@ -25,6 +25,8 @@ pub enum Operation {
     AtomicResponse = 6,
     /// A message of the communication manager, to queue pair 1.
     Management = 7,
+    /// A packet of another host, in the payload as it arrived: see [`OtherHosts`].
+    Foreign = 8,
 }
 
 impl Operation {
@@ -120,6 +122,34 @@ pub struct Packet {
 }
 
 impl Packet {
+    /// Returns a packet of another host on its way from one process to another.
+    #[must_use]
+    pub(crate) fn foreign(from: u8, to: u8, payload: Vec<u8>) -> Self {
+        let nowhere = PortAddress { device: 0, port: 0 };
+        let header = Header {
+            source: nowhere,
+            destination: nowhere,
+            source_qpn: management_qpn(from),
+            destination_qpn: management_qpn(to),
+            operation: Operation::Foreign,
+            service: Service::Ud,
+            flags: PacketFlags::empty(),
+            source_lid: 0,
+            service_level: 0,
+            psn: 0,
+            immediate: [0; 4],
+            remote_address: 0,
+            key: 0,
+            length: 0,
+            syndrome: 0,
+            msn: 0,
+            atomic: [0; 2],
+            atomic_compare: false,
+            route: Route::default(),
+        };
+        Self { header, payload }
+    }
+
     /// Returns the size of the packet in octets on a link, from its local route header
     /// (on RoCE: its IP header) to the invariant CRC.
     #[must_use]
@@ -141,11 +171,59 @@ impl Packet {
     }
 }
 
+/// Where a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// The receiving port; `None` if the address is that of no port.
+    pub port: Option<PortAddress>,
+    /// The receiving QP.
+    pub qpn: Qpn,
+}
+
+impl Destination {
+    /// Returns whether it is a QP of another host.
+    #[must_use]
+    pub fn is_other_host(&self) -> bool {
+        self.port.is_some_and(|port| port.host().is_some())
+    }
+}
+
+impl Header {
+    /// Returns where the packet goes.
+    #[must_use]
+    pub fn to(&self) -> Destination {
+        Destination {
+            port: Some(self.destination),
+            qpn: self.destination_qpn,
+        }
+    }
+}
+
+/// The way to and from other hosts.
+pub trait OtherHosts: std::fmt::Debug + Send {
+    /// Sends a packet. One that cannot be sent is lost.
+    fn send(&mut self, packet: &Packet);
+    /// Decodes a packet of another host. Its payload replaces the contents of `payload`.
+    ///
+    /// # Errors
+    /// Returns why it is dropped.
+    fn decode(&self, bytes: &[u8], payload: &mut Vec<u8>) -> Result<Header, Dropped>;
+}
+
+/// Why a packet of another host is dropped before the NIC sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dropped {
+    /// Its invariant CRC is wrong.
+    Icrc,
+    /// It is no packet of RoCE v2 for a port of this host.
+    Malformed,
+}
+
 /// Sends packets to the fabric. Tests implement it with a queue.
 pub trait Transmit {
     /// Returns whether a packet of full MTU to this QP would be accepted. If
     /// not, the NIC keeps the work and runs again when there is room.
-    fn has_room(&mut self, destination: Qpn) -> bool;
+    fn has_room(&mut self, to: Destination) -> bool;
     /// Sends a packet. A packet to a process or port that has left is dropped, as
     /// on a wire.
     ///
@@ -156,8 +234,8 @@ pub trait Transmit {
     /// runs. A hardware NIC always runs; an emulated NIC is a thread, which may
     /// get no core for longer than an ack timeout. The transport then counts no
     /// retry.
-    fn peer_is_busy(&mut self, destination: Qpn) -> bool {
-        let _ = destination;
+    fn peer_is_busy(&mut self, to: Destination) -> bool {
+        let _ = to;
         false
     }
     /// Returns the generation of a process on the fabric, or `None` if it has

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::attachment::{Attachment, FabricError};
-use super::packet::{Packet, Transmit};
+use super::packet::{Destination, Dropped, Operation, OtherHosts, Packet, Transmit};
 use super::waker::WakeSet;
 use crate::spec::{PortSet, Qpn};
 
@@ -21,6 +21,10 @@ pub struct Port {
     loopback: VecDeque<Packet>,
     free_payloads: Vec<Vec<u8>>,
     send_blocked: bool,
+    other_hosts: Option<Box<dyn OtherHosts>>,
+    /// Packets of other hosts that were dropped since they were last counted: with a wrong
+    /// CRC, and others.
+    dropped: [u64; 2],
 }
 
 impl Port {
@@ -43,7 +47,20 @@ impl Port {
             loopback: VecDeque::with_capacity(LOOPBACK_PACKETS),
             free_payloads: Vec::with_capacity(SPARE_PAYLOADS),
             send_blocked: false,
+            other_hosts: None,
+            dropped: [0; 2],
         }
+    }
+
+    /// Opens the way to other hosts.
+    pub(crate) fn reach(&mut self, other_hosts: Box<dyn OtherHosts>) {
+        self.other_hosts = Some(other_hosts);
+    }
+
+    /// Returns the numbers of packets of other hosts that were dropped since the last call:
+    /// with a wrong CRC, and others.
+    pub(crate) fn take_dropped(&mut self) -> [u64; 2] {
+        std::mem::take(&mut self.dropped)
     }
 
     /// Returns the slot of this process.
@@ -125,11 +142,23 @@ impl Port {
             return None;
         }
         let mut payload = self.free_payloads.pop().unwrap_or_default();
-        match shared.receive(&mut payload) {
-            Some(header) => Some(Packet { header, payload }),
-            None => {
-                self.recycle(payload);
-                None
+        loop {
+            match shared.receive(&mut payload) {
+                Some(header) if header.operation == Operation::Foreign => {
+                    let bytes = std::mem::take(&mut payload);
+                    let other_hosts = self.other_hosts.as_ref();
+                    let found = other_hosts.map(|it| it.decode(&bytes, &mut payload));
+                    match found {
+                        Some(Ok(header)) => return Some(Packet { header, payload }),
+                        Some(Err(Dropped::Icrc)) => self.dropped[0] += 1,
+                        Some(Err(Dropped::Malformed)) | None => self.dropped[1] += 1,
+                    }
+                }
+                Some(header) => return Some(Packet { header, payload }),
+                None => {
+                    self.recycle(payload);
+                    return None;
+                }
             }
         }
     }
@@ -158,8 +187,11 @@ impl Port {
 }
 
 impl Transmit for Port {
-    fn has_room(&mut self, destination: Qpn) -> bool {
-        let to = slot_of(destination);
+    fn has_room(&mut self, to: Destination) -> bool {
+        if to.is_other_host() {
+            return true;
+        }
+        let to = slot_of(to.qpn);
         let room = if to == self.slot {
             self.loopback.len() < LOOPBACK_PACKETS
         } else {
@@ -172,6 +204,13 @@ impl Transmit for Port {
     }
 
     fn send(&mut self, packet: Packet) -> Result<(), Packet> {
+        if packet.header.to().is_other_host() {
+            if let Some(other_hosts) = &mut self.other_hosts {
+                other_hosts.send(&packet);
+            }
+            self.recycle(packet.payload);
+            return Ok(());
+        }
         let to = slot_of(packet.header.destination_qpn);
         let taken = if to == self.slot {
             if self.loopback.len() < LOOPBACK_PACKETS {
@@ -194,8 +233,11 @@ impl Transmit for Port {
         }
     }
 
-    fn peer_is_busy(&mut self, destination: Qpn) -> bool {
-        let to = slot_of(destination);
+    fn peer_is_busy(&mut self, to: Destination) -> bool {
+        if to.is_other_host() {
+            return false;
+        }
+        let to = slot_of(to.qpn);
         if to == self.slot {
             return !self.loopback.is_empty();
         }
@@ -221,6 +263,13 @@ mod tests {
     use super::*;
     use crate::fabric::tests::packet;
 
+    fn to(slot: u8) -> Destination {
+        Destination {
+            port: None,
+            qpn: Qpn(u32::from(slot) << 16),
+        }
+    }
+
     #[test]
     fn packets_to_the_own_slot_arrive_in_order() {
         let mut port = Port::without_peers(5);
@@ -237,20 +286,20 @@ mod tests {
     #[test]
     fn a_full_loopback_queue_refuses_packets_and_records_that_it_did() {
         let mut port = Port::without_peers(5);
-        while port.has_room(Qpn(5 << 16)) {
+        while port.has_room(to(5)) {
             port.send(packet(5, 5, 0, b"")).unwrap();
         }
         assert!(port.take_send_blocked() && !port.take_send_blocked());
         assert!(port.send(packet(5, 5, 1, b"")).is_err());
         assert!(port.take_send_blocked());
         port.receive().unwrap();
-        assert!(port.has_room(Qpn(5 << 16)) && !port.take_send_blocked());
+        assert!(port.has_room(to(5)) && !port.take_send_blocked());
     }
 
     #[test]
     fn without_a_shared_fabric_packets_to_peers_are_dropped() {
         let mut port = Port::without_peers(5);
-        assert!(port.has_room(Qpn(6 << 16)));
+        assert!(port.has_room(to(6)));
         assert!(port.send(packet(5, 6, 0, b"x")).is_ok());
         assert!(!port.has_pending());
     }

@@ -7,8 +7,9 @@ use super::iba::network::Route;
 use super::packet::{Header, Operation, Packet, PacketFlags};
 use crate::spec::{PortAddress, Qpn, Service};
 
-/// Maximum payload of a packet in bytes: the largest path MTU and a GRH.
-pub(super) const MAX_PAYLOAD: usize = 4096 + 40;
+/// Maximum payload of a packet in bytes: the largest path MTU and a GRH, and the headers of
+/// a packet of another host.
+pub(super) const MAX_PAYLOAD: usize = 4096 + 40 + 64;
 /// Size of the header in bytes.
 pub(super) const HEADER_BYTES: usize = 80;
 
@@ -127,6 +128,7 @@ fn operation_of(code: u8) -> Option<Operation> {
         O::AtomicRequest,
         O::AtomicResponse,
         O::Management,
+        O::Foreign,
     ];
     known.into_iter().find(|&operation| operation as u8 == code)
 }
@@ -245,7 +247,7 @@ pub(super) mod tests {
 
     #[test]
     fn an_invalid_record_length_is_refused() {
-        for len in [0, 1, 79, 80 + 4137, u32::MAX] {
+        for len in [0, 1, 79, 81 + MAX_PAYLOAD as u32, u32::MAX] {
             assert_eq!(record_len(len), None);
         }
     }

@@ -4,7 +4,7 @@
 
 use super::decisions::Decisions;
 use super::spec::{FaultSpec, Kind};
-use crate::fabric::packet::{Packet, Transmit};
+use crate::fabric::packet::{Destination, Packet, Transmit};
 use crate::spec::{Nanos, PortAddress, Qpn};
 
 /// Maximum number of delayed packets; the wire then reports that it is full.
@@ -114,7 +114,7 @@ impl FaultyTransmit<'_> {
         let mut released = false;
         let mut index = 0;
         while let Some(held) = self.wire.held.get(index) {
-            if is_free(held) && self.fabric.has_room(held.packet.header.destination_qpn) {
+            if is_free(held) && self.fabric.has_room(held.packet.header.to()) {
                 let held = self.wire.held.remove(index);
                 // Cannot fail: there is room.
                 let _ = self.fabric.send(held.packet);
@@ -136,14 +136,14 @@ impl FaultyTransmit<'_> {
 }
 
 impl Transmit for FaultyTransmit<'_> {
-    fn has_room(&mut self, destination: Qpn) -> bool {
-        self.wire.held.len() < MAX_HELD && self.fabric.has_room(destination)
+    fn has_room(&mut self, to: Destination) -> bool {
+        self.wire.held.len() < MAX_HELD && self.fabric.has_room(to)
     }
 
     fn send(&mut self, packet: Packet) -> Result<(), Packet> {
         // A packet that does not fit is sent again later: it is counted only
         // when it is accepted.
-        if !self.has_room(packet.header.destination_qpn) {
+        if !self.has_room(packet.header.to()) {
             return Err(packet);
         }
         self.wire.decide_device_faults(&packet);
@@ -177,8 +177,8 @@ impl Transmit for FaultyTransmit<'_> {
         Ok(())
     }
 
-    fn peer_is_busy(&mut self, destination: Qpn) -> bool {
-        self.fabric.peer_is_busy(destination)
+    fn peer_is_busy(&mut self, to: Destination) -> bool {
+        self.fabric.peer_is_busy(to)
     }
 
     fn generation_of(&mut self, slot: u8) -> Option<u32> {
@@ -266,7 +266,7 @@ mod tests {
         while fixture
             .wire
             .transmit_over(&mut fixture.port, 0)
-            .has_room(Qpn(5 << 16))
+            .has_room(packet(5, 5, 0, b"").header.to())
         {
             fixture.send(0, [sent]);
             sent += 1;
@@ -291,7 +291,7 @@ mod tests {
             !fixture
                 .wire
                 .transmit_over(&mut fixture.port, 0)
-                .has_room(Qpn(5 << 16))
+                .has_room(packet(5, 5, 0, b"").header.to())
         );
     }
 

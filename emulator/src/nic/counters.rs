@@ -49,7 +49,7 @@ pub(crate) const PORT: &[Name] = &[
     ("symbol_error", None),
     ("link_error_recovery", None),
     ("link_downed", Some(Counter::LinkDowned)),
-    ("port_rcv_errors", None),
+    ("port_rcv_errors", Some(Counter::ReceiveFaults)),
     ("port_rcv_remote_physical_errors", None),
     ("port_rcv_switch_relay_errors", None),
     ("port_xmit_discards", Some(Counter::Discarded)),
@@ -100,7 +100,7 @@ const HARDWARE: &[Name] = &[
     ("rp_cnp_handled", None),
     ("np_ecn_marked_roce_packets", None),
     ("np_cnp_sent", None),
-    ("rx_icrc_encapsulated", None),
+    ("rx_icrc_encapsulated", Some(Counter::IcrcErrors)),
 ];
 const ROCE_FROM: usize = 18;
 

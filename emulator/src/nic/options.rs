@@ -79,8 +79,9 @@ impl Default for NicOptions {
             }),
             identify: Box::new(|port| PortIdentity {
                 lid: u16::from(port.device) + 1,
-                gids: [gid_of_device(port.device), None, None, None],
+                gids: std::array::from_fn(|at| gid_of_device(port.device).filter(|_| at == 0)),
                 ethernet: false,
+                mtu: 5,
             }),
         }
     }

@@ -9,15 +9,13 @@ use super::responder::Responder;
 use super::timers::Timer;
 use super::window::User;
 use crate::fabric::iba::network::Route;
+use crate::fabric::packet::Destination;
 use crate::limits::MAX_WR;
 use crate::refusal::{OrRefuse, refuse_if};
 use crate::spec::{
     AsyncEvent, AsyncObject, PortAddress, PortIdentity, QpAttr, QpSpec, QpState, Qpn, Result,
     Service,
 };
-
-/// Maximum size of a datagram in bytes: the MTU of the ports.
-const DATAGRAM: u32 = 4096;
 
 /// A queue pair.
 #[derive(Debug)]
@@ -54,11 +52,19 @@ impl Qp {
         }
     }
 
+    /// Returns where the packets of a connection go.
+    pub(super) fn destination(&self) -> Destination {
+        Destination {
+            port: self.peer,
+            qpn: Qpn(self.attr.dest_qpn),
+        }
+    }
+
     /// Returns the payload size of a full packet in bytes.
     pub(super) fn mtu(&self) -> u32 {
         match self.spec.service {
             // Datagrams are limited by the port's MTU only.
-            Service::Ud => DATAGRAM,
+            Service::Ud => 128 << self.port_identity.mtu,
             Service::Rc | Service::Uc => 128 << self.attr.path_mtu.clamp(1, 5),
         }
     }

@@ -9,8 +9,6 @@ use crate::limits::MAX_RD_ATOMIC;
 use crate::refusal::{OrRefuse, refuse_if};
 use crate::spec::{AsyncEvent, PortAddress, QpAttr, QpState, Qpn, Result};
 
-/// Largest `enum ibv_mtu` code: 4096 bytes, the active MTU.
-const MTU_4096: u8 = 5;
 /// Number of partition keys of a port.
 const PKEYS: u16 = 1;
 
@@ -44,7 +42,7 @@ impl Nic {
              take, or lacks one that it needs (the table is in the manual page of ibv_modify_qp)",
         )?;
         refuse_if(
-            !in_range(attr, self.core.options.ports),
+            !in_range(attr, self.core.options.ports, qp.port_identity.mtu),
             libc::EINVAL,
             "an attribute is out of range: path MTU, port, P_Key index, timeout, retry count or \
              RNR timer",
@@ -175,12 +173,13 @@ fn state_of(code: u8) -> Option<QpState> {
     })
 }
 
-fn in_range(attr: &QpAttr, ports: u8) -> bool {
+/// `mtu` is the active MTU of the port.
+fn in_range(attr: &QpAttr, ports: u8, mtu: u8) -> bool {
     let has = |bit| attr.mask & bit != 0;
     let checks = [
         (mask::PORT, (1..=ports).contains(&attr.port)),
         (mask::PKEY_INDEX, attr.pkey_index < PKEYS),
-        (mask::PATH_MTU, (1..=MTU_4096).contains(&attr.path_mtu)),
+        (mask::PATH_MTU, (1..=mtu).contains(&attr.path_mtu)),
         (mask::TIMEOUT, attr.timeout < 32),
         (mask::RETRY_CNT, attr.retry_count < 8),
         (mask::RNR_RETRY, attr.rnr_retry < 8),

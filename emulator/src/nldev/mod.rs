@@ -18,14 +18,13 @@ use self::resources::LISTINGS;
 pub(crate) use self::resources::report;
 use crate::config::{Config, Face};
 use crate::fabric::counters::Row;
-use crate::fabric::name::DeviceIdentity;
 use crate::fork::first_index;
 use crate::log;
 use crate::refusal::{OrRefuse, refuse, refuse_if};
 use crate::spec::{Link, PortAddress, Result};
 use crate::sysfs::{
-    DEVICE_MAJOR, FIRMWARE, FIRST_MINOR, INTERFACE, RDMA_CM, RDMA_CM_ABI, RDMA_CM_NAME,
-    device_file, device_name, interface_index,
+    DEVICE_MAJOR, FIRMWARE, FIRST_MINOR, RDMA_CM, RDMA_CM_ABI, RDMA_CM_NAME, device_file,
+    device_name, interface_index,
 };
 
 /// `NLMSG_ERROR`, `NLMSG_DONE` and the flags of a message (<linux/netlink.h>).
@@ -220,7 +219,7 @@ impl Nldev<'_> {
 
     /// Fills `fill_dev_info` of the kernel.
     fn device(&self, device: u8, message: Message) -> Message {
-        let identity = DeviceIdentity::derive(&self.config.fabric, device);
+        let identity = self.config.identity(device);
         let guid = u64::from_be_bytes(identity.guid);
         let protocol = match self.config.link {
             Link::Ib => "ib",
@@ -242,7 +241,7 @@ impl Nldev<'_> {
 
     /// Fills `fill_port_info` of the kernel.
     fn port(&self, device: u8, port: u8, message: Message) -> Message {
-        let identity = DeviceIdentity::derive(&self.config.fabric, device);
+        let identity = self.config.identity(device);
         let names = identity.port(port);
         let link = self.config.link;
         let mut message = named(message, device).u32(attribute::PORT_INDEX, port.into());
@@ -266,8 +265,11 @@ impl Nldev<'_> {
             .u8(attribute::PORT_PHYS_STATE, physical);
         if link == Link::Roce {
             message = message
-                .u32(attribute::NDEV_INDEX, interface_index())
-                .string(attribute::NDEV_NAME, &INTERFACE.to_string_lossy());
+                .u32(
+                    attribute::NDEV_INDEX,
+                    names.interface.unwrap_or_else(interface_index),
+                )
+                .string(attribute::NDEV_NAME, self.config.interface_name(device));
         }
         message
     }

@@ -52,7 +52,7 @@ fn a_dump_shows_all_devices_and_then_ends() {
     );
     assert_eq!(second.number(attribute::PORT_INDEX), Ok(2));
     assert_eq!(second.attribute(attribute::DEV_NODE_TYPE), Some(&[1][..]));
-    let guid = u64::from_be_bytes(DeviceIdentity::derive(&config.fabric, 1).guid);
+    let guid = u64::from_be_bytes(config.identity(1).guid);
     assert_eq!(
         second.attribute(attribute::NODE_GUID),
         Some(&guid.to_ne_bytes()[..])

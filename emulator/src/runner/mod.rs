@@ -23,7 +23,7 @@ pub mod trapped_stores;
 mod wait_policy;
 
 pub use control::Control;
-pub(crate) use scheduling::SignalsBlocked;
+pub(crate) use scheduling::{SignalsBlocked, configure_nic_thread};
 
 use crate::fabric::port::Port;
 use crate::nic::{Progress, ticks};

@@ -49,7 +49,7 @@ struct SchedAttr {
 }
 
 /// Applies the scheduling settings of the NIC thread to the calling thread.
-pub(super) fn configure_nic_thread() {
+pub(crate) fn configure_nic_thread() {
     // The thread may run on any CPU, even if the thread that opened the device
     // is pinned.
     // SAFETY: cpu_set_t is plain memory; all ones selects every CPU, of which

@@ -1,6 +1,8 @@
 //! GIDs, and the addresses that they are made of.
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
+
+use crate::limits::GID_TABLE;
 
 /// The protocol of the packets that are sent with a GID, as the kernel reports it
 /// (`IB_UVERBS_GID_TYPE_*`).
@@ -33,7 +35,17 @@ impl Gid {
 }
 
 /// The used entries of a port's GID table, by their index.
-pub type GidTable = [Option<Gid>; 4];
+pub type GidTable = [Option<Gid>; GID_TABLE as usize];
+
+/// Returns the index of a GID in a table, on Ethernet as RoCE v2.
+#[must_use]
+pub fn index_of(table: &GidTable, raw: &[u8; 16]) -> Option<u8> {
+    let is_it = |gid: &Gid| gid.raw == *raw && gid.kind != GidType::RoceV1;
+    let found = (0..)
+        .zip(table)
+        .find(|(_, gid)| gid.as_ref().is_some_and(is_it));
+    found.map(|(index, _)| index)
+}
 
 /// The bit of a MAC address that an EUI-64 has inverted.
 const LOCAL: u8 = 0x02;
@@ -50,6 +62,21 @@ pub(crate) fn gid_of_mac(mac: [u8; 6]) -> [u8; 16] {
 /// Returns the GID of an IPv4 address.
 pub(crate) fn mapped(address: [u8; 4]) -> [u8; 16] {
     std::net::Ipv4Addr::from(address).to_ipv6_mapped().octets()
+}
+
+/// Returns the GID of an IP address.
+#[must_use]
+pub fn gid_of_ip(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(ip) => mapped(ip.octets()),
+        IpAddr::V6(ip) => ip.octets(),
+    }
+}
+
+/// Returns the IP address that a GID is.
+#[must_use]
+pub fn ip_of_gid(gid: &[u8; 16]) -> IpAddr {
+    Ipv6Addr::from(*gid).to_canonical()
 }
 
 /// Returns the IPv4 address of an IPv4-mapped GID.
@@ -70,6 +97,14 @@ pub fn is_link_local(gid: &[u8; 16]) -> bool {
 pub fn mac_of_link_local(gid: &[u8; 16]) -> Option<[u8; 6]> {
     let mac = [gid[8] ^ LOCAL, gid[9], gid[10], gid[13], gid[14], gid[15]];
     is_link_local(gid).then_some(mac)
+}
+
+/// Returns an Ethernet address for the IP address of another host, whose own is not known: of
+/// the packets on the UDP wire, the kernel writes Ethernet's header.
+#[must_use]
+pub fn mac_of_address(gid: &[u8; 16]) -> [u8; 6] {
+    let own = || [LOCAL, 0, gid[12], gid[13], gid[14], gid[15]];
+    mac_of_link_local(gid).unwrap_or_else(own)
 }
 
 /// Returns the MAC address of a multicast GID (`ip_eth_mc_map` and `ipv6_eth_mc_map` of

@@ -34,6 +34,33 @@ pub struct PortAddress {
     pub port: u8,
 }
 
+impl PortAddress {
+    /// Another host that has no number.
+    pub const UNKNOWN: Self = Self {
+        device: u8::MAX,
+        port: u8::MAX,
+    };
+    /// The bit of a device index that marks the port of another host.
+    const OTHER_HOST: u8 = 0x80;
+
+    /// Returns the address for the port of another host by its number in this process; `None`
+    /// beyond 32,766.
+    #[must_use]
+    pub fn of_host(number: u16) -> Option<Self> {
+        let [high, port] = number.to_be_bytes();
+        let device = high | Self::OTHER_HOST;
+        let address = Self { device, port };
+        (high < Self::OTHER_HOST && address != Self::UNKNOWN).then_some(address)
+    }
+
+    /// Returns the number of the host, if the port is not of this one.
+    #[must_use]
+    pub fn host(self) -> Option<u16> {
+        let is_other = self.device & Self::OTHER_HOST != 0;
+        is_other.then(|| u16::from_be_bytes([self.device & !Self::OTHER_HOST, self.port]))
+    }
+}
+
 /// The addresses of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortIdentity {
@@ -44,6 +71,8 @@ pub struct PortIdentity {
     /// Whether the link is Ethernet. Datagrams are then addressed by GID, and every
     /// packet has a network header.
     pub ethernet: bool,
+    /// The largest path MTU, as `enum ibv_mtu`.
+    pub mtu: u8,
 }
 
 impl PortIdentity {

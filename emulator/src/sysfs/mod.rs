@@ -13,7 +13,7 @@
 pub(crate) mod counters;
 mod tree;
 
-use std::ffi::{CStr, OsStr};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -35,15 +35,11 @@ pub const FIRST_MINOR: u32 = 192;
 /// Major and minor number of `/dev/infiniband/rdma_cm`, a miscellaneous device.
 pub const RDMA_CM: (u32, u32) = (10, 122);
 
-/// The network interface of every RoCE port. libibverbs requires an existing
-/// interface, and only the loopback interface exists on every host.
-pub const INTERFACE: &CStr = c"lo";
-
-/// Returns the index of [`INTERFACE`]; 0 in a network namespace without one.
+/// Returns the index of the loopback interface; 0 in a network namespace without one.
 #[must_use]
 pub fn interface_index() -> u32 {
     // SAFETY: the call reads a C string.
-    unsafe { libc::if_nametoindex(INTERFACE.as_ptr()) }
+    unsafe { libc::if_nametoindex(c"lo".as_ptr()) }
 }
 
 /// The firmware version of the devices.
@@ -405,8 +401,8 @@ mod tests {
         for (index, gid, kind) in [
             (0, names.ethernet_gid, "IB/RoCE v1\n"),
             (1, names.ethernet_gid, "RoCE v2\n"),
-            (2, names.ip_gid, "IB/RoCE v1\n"),
-            (3, names.ip_gid, "RoCE v2\n"),
+            (2, names.ip_gid(), "IB/RoCE v1\n"),
+            (3, names.ip_gid(), "RoCE v2\n"),
         ] {
             assert_eq!(read(&format!("gids/{index}")).trim(), groups(&gid));
             assert_eq!(read(&format!("gid_attrs/types/{index}")), kind);

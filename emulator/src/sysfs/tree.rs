@@ -23,8 +23,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{
-    DEVICE_MAJOR, FIRMWARE, FIRST_MINOR, INTERFACE, RDMA_CM, RDMA_CM_ABI, RDMA_CM_NAME,
-    device_file, device_name,
+    DEVICE_MAJOR, FIRMWARE, FIRST_MINOR, RDMA_CM, RDMA_CM_ABI, RDMA_CM_NAME, device_file,
+    device_name,
 };
 use crate::config::Config;
 use crate::fabric::name::{DeviceIdentity, PortNames};
@@ -106,7 +106,7 @@ impl Tree<'_> {
         self.put("class/infiniband_verbs/abi_version", "6")?;
         let host = Host::near(self.config.numa_node)?;
         for device in 0..self.config.devices {
-            let identity = DeviceIdentity::derive(&self.config.fabric, device);
+            let identity = self.config.identity(device);
             let bridge = format!("{PCI_DOMAIN}:00:{:02x}.0", device + 1);
             let pci = format!(
                 "devices/pci{PCI_DOMAIN}:00/{bridge}/{}",
@@ -179,11 +179,11 @@ impl Tree<'_> {
         self.link(&format!("bus/pci/devices/{address}"), pci)?;
         self.link(&format!("bus/pci/drivers/mlx5_core/{address}"), pci)?;
         if self.config.link == Link::Roce {
-            let interface = INTERFACE.to_string_lossy();
+            let interface = self.config.interface_name(device);
             let net = self.root.join(format!("{pci}/net"));
             fs::create_dir_all(&net)?;
             // The interface is the host's.
-            symlink(format!("/sys/class/net/{interface}"), net.join(&*interface))?;
+            symlink(format!("/sys/class/net/{interface}"), net.join(interface))?;
         }
         Ok(())
     }
@@ -226,12 +226,13 @@ impl Tree<'_> {
                 port: number,
             });
             let path = format!("{ib}/ports/{number}");
-            self.port(&path, &identity.port(number), is_up)?;
+            let interface = self.config.interface_name(device);
+            self.port(&path, &identity.port(number), interface, is_up)?;
         }
         self.class_device("infiniband", &name, &ib, pci)
     }
 
-    fn port(&self, port: &str, names: &PortNames, is_up: bool) -> io::Result<()> {
+    fn port(&self, port: &str, names: &PortNames, interface: &str, is_up: bool) -> io::Result<()> {
         let link = self.config.link;
         let (lid, sm_lid, layer) = match link {
             Link::Ib => (names.lid, "0x1", "InfiniBand"),
@@ -271,8 +272,7 @@ impl Tree<'_> {
                 GidType::Ib | GidType::RoceV1 => "IB/RoCE v1",
                 GidType::RoceV2 => "RoCE v2",
             });
-            let interface = INTERFACE.to_string_lossy();
-            let interface = gid.and((link == Link::Roce).then_some(&*interface));
+            let interface = gid.and((link == Link::Roce).then_some(interface));
             for (attribute, text) in [("types", kind), ("ndevs", interface)] {
                 let path = format!("{port}/gid_attrs/{attribute}/{index}");
                 match text {

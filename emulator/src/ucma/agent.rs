@@ -4,18 +4,16 @@ use std::collections::HashMap;
 
 use super::events::EventQueue;
 use super::rdma_cm::RdmaCm;
-use crate::cm::{Agent, decode, encode};
-use crate::fabric::packet::{Header, Operation, Packet, PacketFlags, Transmit, management_qpn};
+use crate::cm::{Agent, MANAGEMENT_QPN, Origin, Peer, decode, management};
+use crate::fabric::packet::{Destination, Packet, Transmit, management_qpn};
 use crate::nic::Progress;
 use crate::nic::resources::{Resource, number_of};
 use crate::refusal::aside;
-use crate::spec::{Nanos, PortAddress, PortSet, Result, Service};
+use crate::spec::{Nanos, PortAddress, PortSet, Result};
 use crate::sync::Mutex;
 
 /// How often the processes of connections are checked for life, in nanoseconds.
 const CHECK_INTERVAL: Nanos = 50_000_000;
-/// The key of datagrams to queue pair 1 (IBA vol. 1, 10.2.5).
-const MANAGEMENT_QKEY: u32 = 0x8001_0000;
 
 /// rdma_cm of this process.
 pub(crate) struct Ucma {
@@ -114,6 +112,12 @@ impl Agent for Ucma {
         let Inner { state, peers } = &mut *inner;
         let mut worked = !arrived.is_empty();
         for packet in arrived.drain(..) {
+            if packet.header.source.host().is_some() {
+                if let Some(message) = decode(&packet.payload) {
+                    state.cm.receive(Peer::Host(packet.header.source), message);
+                }
+                continue;
+            }
             let from = (packet.header.source_qpn.0 >> 16) as u8;
             // The message is the last one of a process that has died meanwhile, or comes
             // from a process that has replaced another one.
@@ -122,7 +126,7 @@ impl Agent for Ucma {
                 peers.check(from, state, tx);
             }
             if let Some(message) = decode(&packet.payload) {
-                state.cm.receive(from, message);
+                state.cm.receive(Peer::Process(from), message);
             }
             if is_last {
                 peers.check(from, state, tx);
@@ -153,7 +157,7 @@ fn deliver_own(state: &mut RdmaCm) {
     loop {
         let mut messages = Vec::new();
         state.cm.send_messages(|outgoing| {
-            let is_own = outgoing.to == own;
+            let is_own = outgoing.to == Peer::Process(own);
             if is_own {
                 messages.push(outgoing.message.clone());
             }
@@ -163,7 +167,7 @@ fn deliver_own(state: &mut RdmaCm) {
             return;
         }
         for message in messages {
-            state.cm.receive(own, message);
+            state.cm.receive(Peer::Process(own), message);
         }
         state.handle_events();
     }
@@ -180,43 +184,36 @@ fn send(state: &mut RdmaCm, peers: &mut Peers, tx: &mut dyn Transmit) -> bool {
     } = state;
     let own = *own;
     cm.send_messages(|outgoing| {
-        if tx.generation_of(outgoing.to).is_none() {
-            return true;
-        }
-        peers.remember(outgoing.to, tx);
-        let to = management_qpn(outgoing.to);
-        if !tx.has_room(to) {
-            return false;
-        }
-        let payload = encode(&outgoing.message);
         let port = |gid: Option<[u8; 16]>| {
             gid.and_then(|gid| network.port_of_gid(&gid))
                 .unwrap_or(PortAddress { device: 0, port: 1 })
         };
         let source = port(outgoing.path.map(|path| path.sgid));
-        let (source_lid, service_level) = network.local_route(source);
-        let header = Header {
-            source,
-            destination: port(outgoing.path.map(|path| path.dgid)),
-            source_qpn: management_qpn(own),
-            destination_qpn: to,
-            service: Service::Ud,
-            operation: Operation::Management,
-            flags: PacketFlags::FIRST | PacketFlags::LAST,
-            source_lid,
-            service_level,
-            psn: 0,
-            immediate: [0; 4],
-            remote_address: 0,
-            key: MANAGEMENT_QKEY,
-            length: payload.len() as u32,
-            syndrome: 0,
-            msn: 0,
-            atomic: [0; 2],
-            atomic_compare: false,
-            route: network.route(outgoing.path.as_ref()),
+        let to = match outgoing.to {
+            Peer::Process(slot) if tx.generation_of(slot).is_none() => return true,
+            Peer::Process(slot) => {
+                peers.remember(slot, tx);
+                Destination {
+                    port: Some(port(outgoing.path.map(|path| path.dgid))),
+                    qpn: management_qpn(slot),
+                }
+            }
+            Peer::Host(host) => Destination {
+                port: Some(host),
+                qpn: MANAGEMENT_QPN,
+            },
         };
-        tx.send(Packet { header, payload }).is_ok()
+        if !tx.has_room(to) {
+            return false;
+        }
+        let path = outgoing.path.as_ref();
+        let from = Origin {
+            port: source,
+            qpn: management_qpn(own),
+            local: network.local_route(source),
+            route: network.route(source, to.port.unwrap_or(source), path),
+        };
+        tx.send(management(from, to, &outgoing.message)).is_ok()
     })
 }
 

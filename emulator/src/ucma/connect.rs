@@ -11,9 +11,9 @@ use super::id::{Id, IdState};
 use super::private_header;
 use super::qp_attributes::ah_attributes;
 use super::rdma_cm::RdmaCm;
-use super::services::Target;
+use super::services::{Target, flat};
 use crate::cm::{
-    CommId, Ece, Event, Rej, RejReason, Rep, Req, SidrRep, SidrReq, SidrStatus, data_of,
+    CommId, Ece, Event, Peer, Rej, RejReason, Rep, Req, SidrRep, SidrReq, SidrStatus, data_of,
 };
 use crate::refusal::{OrRefuse, aside, refuse, refuse_if};
 use crate::spec::{Nanos, Result};
@@ -75,6 +75,9 @@ impl RdmaCm {
         let path = id.path.or_refuse(EINVAL, NO_ROUTE)?;
         let target = id.target(&remote);
         let service_id = target.service_id;
+        let host = id.remote_port.filter(|port| port.host().is_some());
+        let peer = host.map(Peer::Host);
+        let peer = peer.or_else(|| self.find_listener(&target).map(Peer::Process));
         let data = match remote.family() {
             Family::Ib => with.private_data().to_vec(),
             _ => [
@@ -86,7 +89,6 @@ impl RdmaCm {
         let comm = if id.is_datagram() {
             let private_data = data_of::<SidrReq>(&data).or_refuse(EINVAL, LONG_DATA)?;
             let pkey = path.pkey;
-            let peer = self.find_listener(&target);
             let req = SidrReq {
                 service_id,
                 pkey,
@@ -113,7 +115,6 @@ impl RdmaCm {
                 ece: with.ece,
                 private_data: data_of::<Req>(&data).or_refuse(EINVAL, LONG_DATA)?,
             };
-            let peer = self.find_listener(&target);
             self.cm.connect(peer, req)
         };
         let id = self.known_mut(number)?;
@@ -126,18 +127,8 @@ impl RdmaCm {
 
     /// Returns the process that listens, preferably at exactly this address.
     pub(super) fn find_listener(&self, target: &Target) -> Option<u8> {
-        use crate::fabric::registry::Scope;
         let own = self.services().map(|(_, service)| (self.slot, service));
-        let others = self.directory.others().into_iter();
-        let others = others.flat_map(|(slot, all)| all.into_iter().map(move |it| (slot, it)));
-        let mut found: Option<(bool, u8)> = None;
-        for (slot, service) in own.chain(others) {
-            let exact = service.scope == Scope::One;
-            if target.matches(&service) && found.is_none_or(|(other, _)| exact && !other) {
-                found = Some((exact, slot));
-            }
-        }
-        found.map(|(_, slot)| slot)
+        target.find(own.chain(flat(self.directory.others())))
     }
 
     /// Accepts a request; or, without parameters, confirms the reply to one.
@@ -327,8 +318,7 @@ impl RdmaCm {
     }
 
     fn handle_service_reply(&mut self, number: u32, rep: &SidrRep) {
-        let gid_index = self.network.gid_index();
-        let is_roce = self.network.is_roce();
+        let network = self.network.clone();
         let Some(id) = self.ids.get_mut(&number) else {
             return;
         };
@@ -343,7 +333,8 @@ impl RdmaCm {
             id.qkey = Some(rep.qkey);
             (param.qp_num, param.qkey) = (rep.qpn, rep.qkey);
             if let (Some(path), Some(port)) = (&id.path, id.port) {
-                param.ah_attr = ah_attributes(path, port.port, is_roce, gid_index);
+                let gid_index = network.gid_index(port, &path.sgid);
+                param.ah_attr = ah_attributes(path, port.port, network.is_roce(), gid_index);
             }
             (event::ESTABLISHED, 0)
         };

@@ -53,3 +53,4 @@ mod tests;
 
 pub(crate) use agent::Ucma;
 pub(crate) use file::CmFile;
+pub(crate) use services::listener_of;

@@ -9,17 +9,17 @@
 //! devices do not contain the addresses of the host.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use super::address::Address;
 use crate::cm::Path;
 use crate::config::Config;
+use crate::fabric::hosts::Hosts;
 use crate::fabric::iba::network::Route;
-use crate::fabric::name::{DeviceIdentity, FabricName, PortNames};
-use crate::spec::gid::ipv4_of_gid;
+use crate::fabric::name::PortNames;
+use crate::spec::gid::{gid_of_ip, index_of, ip_of_gid, ipv4_of_gid, is_link_local};
 use crate::spec::{self, Link, PortAddress, Qpn, network};
 
-/// Path MTU of the ports: 4096 bytes, as `enum ibv_mtu`.
-const MTU: u8 = 5;
 /// Rate of the ports: 100 Gb/s, as `enum ibv_rate`.
 const RATE: u8 = 16;
 /// Packet lifetime: 4.096 µs · 2^16, the kernel's `CMA_IBOE_PACKET_LIFETIME`.
@@ -32,19 +32,17 @@ const HOP_LIMIT: u8 = 64;
 /// The ports of the emulated devices.
 #[derive(Clone, Debug)]
 pub(super) struct Network {
-    fabric: FabricName,
+    config: Config,
     link: Link,
-    devices: u8,
-    ports: u8,
+    hosts: Arc<Hosts>,
 }
 
 impl Network {
-    pub(super) fn new(config: &Config) -> Self {
+    pub(super) fn new(config: &Config, hosts: Arc<Hosts>) -> Self {
         Self {
-            fabric: config.fabric.clone(),
+            hosts,
+            config: config.clone(),
             link: config.link,
-            devices: config.devices,
-            ports: config.ports,
         }
     }
 
@@ -55,25 +53,68 @@ impl Network {
 
     /// Returns the node GUID of a device.
     pub(super) fn guid(&self, device: u8) -> [u8; 8] {
-        DeviceIdentity::derive(&self.fabric, device).guid
+        self.config.identity(device).guid
+    }
+
+    /// Returns whether there are other hosts.
+    pub(super) fn reaches_others(&self) -> bool {
+        !self.config.interfaces.is_empty()
+    }
+
+    /// Returns whether an address is that of another host on the UDP wire. Loopback addresses
+    /// are this host's, unless it has been given one of them.
+    pub(super) fn is_elsewhere(&self, ip: IpAddr) -> bool {
+        let given = self.config.interfaces.iter().flat_map(|it| &it.addresses);
+        let may_be = !ip.is_loopback() || given.clone().any(IpAddr::is_loopback);
+        self.reaches_others() && may_be && !given.clone().any(|own| *own == ip)
+    }
+
+    /// Returns the port and its address that send to another host: those of the route, which
+    /// begins at `source`, or of any device with an address of the same family.
+    pub(super) fn source_toward(
+        &self,
+        to: IpAddr,
+        source: IpAddr,
+    ) -> Option<(PortAddress, IpAddr)> {
+        let of = |ip: IpAddr| Some((self.port_with_ip(ip)?, ip));
+        let given = self.config.interfaces.iter().flat_map(|it| &it.addresses);
+        let mut fitting = given.filter(|ip| ip.is_ipv4() == to.is_ipv4());
+        of(source).or_else(|| of(*fitting.next()?))
+    }
+
+    /// Returns the port of another host.
+    pub(super) fn host(&self, ip: IpAddr) -> Option<PortAddress> {
+        self.hosts.add(ip)
     }
 
     /// Returns the GID of a port that connections use.
     pub(super) fn gid(&self, port: PortAddress) -> [u8; 16] {
+        if let Some(ip) = self.hosts.address(port) {
+            return gid_of_ip(ip);
+        }
         let names = self.names(port);
         match self.link {
             Link::Ib => names.gid,
-            Link::Roce => names.ip_gid,
+            Link::Roce => names.ip_gid(),
         }
     }
 
-    /// Returns the index of that GID in the port's table, on Ethernet as RoCE v2
-    /// (`CMA_PREFERRED_ROCE_GID_TYPE` of the kernel).
-    pub(super) fn gid_index(&self) -> u8 {
+    /// Returns the GID of a port from which it connects to another GID: one of the same
+    /// family.
+    fn gid_toward(&self, port: PortAddress, to: &[u8; 16]) -> [u8; 16] {
+        let family = |gid: &[u8; 16]| (ipv4_of_gid(gid).is_some(), is_link_local(gid));
+        let names = self.names(port);
+        let mut gids = names.roce_gids().filter(|gid| family(gid) == family(to));
         match self.link {
-            Link::Ib => 0,
-            Link::Roce => 3,
+            Link::Ib => names.gid,
+            Link::Roce => gids.next().unwrap_or_else(|| names.ip_gid()),
         }
+    }
+
+    /// Returns the index of a GID in the table of a port, on Ethernet as RoCE v2
+    /// (`CMA_PREFERRED_ROCE_GID_TYPE` of the kernel).
+    pub(super) fn gid_index(&self, port: PortAddress, gid: &[u8; 16]) -> u8 {
+        index_of(&self.names(port).gids(self.link), gid).unwrap_or(0)
     }
 
     /// Returns the port of a host address.
@@ -82,12 +123,23 @@ impl Network {
             .unwrap_or(PortAddress { device: 0, port: 1 })
     }
 
+    /// Returns the port of this host, or of another one, with a GID.
+    pub(super) fn port_of_any(&self, gid: &[u8; 16]) -> Option<PortAddress> {
+        let own = self.port_of_gid(gid);
+        own.or_else(|| {
+            self.reaches_others()
+                .then(|| self.host(ip_of_gid(gid)))
+                .flatten()
+        })
+    }
+
+    /// Returns the port of this host with a GID.
     pub(super) fn port_of_gid(&self, gid: &[u8; 16]) -> Option<PortAddress> {
         self.all().find(|&port| {
             let names = self.names(port);
             match self.link {
                 Link::Ib => names.gid == *gid,
-                Link::Roce => [names.ip_gid, names.ethernet_gid].contains(gid),
+                Link::Roce => names.roce_gids().any(|it| it == *gid),
             }
         })
     }
@@ -95,7 +147,10 @@ impl Network {
     /// Returns whether an address stands for all addresses. As in the kernel
     /// (`cma_any_addr`), that includes loopback addresses, except those of ports.
     pub(super) fn is_any(&self, address: &Address) -> bool {
-        let is_of_port = || address.ip().and_then(|ip| self.port_with_ip(ip)).is_some();
+        let is_of_port = || {
+            let ip = address.ip();
+            ip.is_some_and(|ip| self.port_with_ip(ip).is_some() || self.is_elsewhere(ip))
+        };
         address.is_unspecified() || address.is_loopback() && !is_of_port()
     }
 
@@ -105,9 +160,10 @@ impl Network {
             Link::Ib => self.names(port).lid,
             Link::Roce => 0,
         };
+        let dgid = self.gid(to);
         Path {
-            sgid: self.gid(from),
-            dgid: self.gid(to),
+            sgid: self.gid_toward(from, &dgid),
+            dgid,
             slid: lid(from),
             dlid: lid(to),
             pkey: PKEY,
@@ -115,17 +171,18 @@ impl Network {
             traffic_class: 0,
             hop_limit: if self.is_roce() { HOP_LIMIT } else { 0 },
             sl: 0,
-            mtu: MTU,
+            mtu: self.names(from).mtu,
             rate: RATE,
             packet_life_time: PACKET_LIFE_TIME,
         }
     }
 
-    /// Returns how messages between managers are addressed, on the path of their connection
-    /// if it has one.
-    pub(super) fn route(&self, path: Option<&Path>) -> Route {
+    /// Returns how messages from one port to another, or to that of another host, are addressed,
+    /// on the path of their connection if it has one.
+    pub(super) fn route(&self, from: PortAddress, to: PortAddress, path: Option<&Path>) -> Route {
+        let own = self.gid_toward(from, &self.gid(to));
         let path = spec::Path {
-            sgid_index: self.gid_index(),
+            sgid_index: self.gid_index(from, &own),
             flow_label: path.map_or(0, |path| path.flow_label),
             traffic_class: path.map_or(0, |path| path.traffic_class),
             hop_limit: HOP_LIMIT,
@@ -145,18 +202,20 @@ impl Network {
     }
 
     fn names(&self, port: PortAddress) -> PortNames {
-        DeviceIdentity::derive(&self.fabric, port.device).port(port.port)
+        self.config.identity(port.device).port(port.port)
     }
 
-    fn port_with_ip(&self, ip: IpAddr) -> Option<PortAddress> {
-        let IpAddr::V4(ip) = ip else { return None };
+    /// Returns the port that has this address.
+    pub(super) fn port_with_ip(&self, ip: IpAddr) -> Option<PortAddress> {
+        let gid = gid_of_ip(ip);
         self.all()
-            .find(|&port| ipv4_of_gid(&self.names(port).ip_gid) == Some(ip.octets()))
+            .find(|&port| self.names(port).ip_gids.contains(&Some(gid)))
     }
 
     fn all(&self) -> impl Iterator<Item = PortAddress> + '_ {
-        (0..self.devices)
-            .flat_map(|device| (1..=self.ports).map(move |port| PortAddress { device, port }))
+        (0..self.config.devices).flat_map(|device| {
+            (1..=self.config.ports).map(move |port| PortAddress { device, port })
+        })
     }
 }
 
@@ -165,12 +224,13 @@ mod tests {
     use super::*;
 
     fn network(link: Link) -> Network {
-        Network::new(&Config {
+        let config = Config {
             link,
             devices: 2,
             ports: 2,
             ..Config::default()
-        })
+        };
+        Network::new(&config, Arc::default())
     }
 
     #[test]
@@ -178,7 +238,7 @@ mod tests {
         for link in [Link::Ib, Link::Roce] {
             let network = network(link);
             for port in network.all() {
-                let ip = ipv4_of_gid(&network.names(port).ip_gid).unwrap();
+                let ip = ipv4_of_gid(&network.names(port).ip_gid()).unwrap();
                 assert_eq!(network.port_of(ip.into()), port);
                 assert_eq!(network.port_of_gid(&network.gid(port)), Some(port));
                 let address = Address::V4 {

@@ -64,7 +64,7 @@ impl RdmaCm {
             EINVAL,
             "there is no queue pair state of this number",
         )?;
-        let (is_roce, gid_index) = (self.network.is_roce(), self.network.gid_index());
+        let is_roce = self.network.is_roce();
         let (id, port) = self.id_with_port(file, number)?;
         let comm = id.comm.filter(|_| !id.is_datagram());
         let mut attr = QpAttr::new_zeroed();
@@ -112,6 +112,7 @@ impl RdmaCm {
                     | mask::RQ_PSN
                     | mask::MAX_DEST_RD_ATOMIC
                     | mask::MIN_RNR_TIMER;
+                let gid_index = self.network.gid_index(port, &path.sgid);
                 attr.ah_attr = ah_attributes(&path, port.port, is_roce, gid_index);
                 attr.path_mtu = path.mtu.into();
                 attr.dest_qp_num = remote_qpn;

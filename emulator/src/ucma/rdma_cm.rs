@@ -68,7 +68,7 @@ impl RdmaCm {
             host: parts.host,
             ports: parts.ports,
             directory: parts.directory,
-            cm: Manager::default(),
+            cm: Manager::of(parts.slot),
             down: PortSet::default(),
             resolve_time: parts.resolve_time,
             resolutions: Timers::default(),

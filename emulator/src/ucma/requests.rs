@@ -17,15 +17,7 @@ use crate::spec::PortAddress;
 impl RdmaCm {
     /// Returns the id that listens for a request.
     fn listener(&self, service_id: u64, data: &[u8]) -> Option<u32> {
-        let (family, address) = match private_header::decode(data, service_id) {
-            Some((local, _)) => (local.family(), local.octets()),
-            None => (Family::Ib, [0; 16]),
-        };
-        let target = Target {
-            service_id,
-            family,
-            address,
-        };
+        let target = Target::of(service_id, data);
         let found = self.services().find(|(_, service)| target.matches(service));
         found.map(|(number, _)| number)
     }
@@ -53,7 +45,7 @@ impl RdmaCm {
         };
         if let Some(id) = self.ids.get_mut(&request) {
             id.path = Some(req.path.reversed());
-            id.remote_port = self.network.port_of_gid(&req.path.sgid);
+            id.remote_port = self.network.port_of_any(&req.path.sgid);
             self.cm.expect_psn(comm, id.psn);
         }
         self.cm.delay_reply(comm);

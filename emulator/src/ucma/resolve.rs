@@ -1,9 +1,10 @@
 //! Addresses, routes and listening (the kernel's `rdma_bind_addr`,
 //! `rdma_resolve_addr`, `rdma_resolve_route`, `rdma_listen`).
 
+use std::net::IpAddr;
 use std::time::Duration;
 
-use libc::{EACCES, EADDRNOTAVAIL, EINVAL, ENODEV, EPROTONOSUPPORT, ETIMEDOUT};
+use libc::{EACCES, EADDRNOTAVAIL, EINVAL, ENODEV, ENOMEM, EPROTONOSUPPORT, ETIMEDOUT};
 
 use super::abi::event;
 use super::address::{Address, Family};
@@ -106,7 +107,7 @@ impl RdmaCm {
                     .ip()
                     .or_refuse(EINVAL, "the address is no IP address")?;
                 let scope = other.link_local_scope().unwrap_or(0);
-                if self.host.has(ip, scope) {
+                if self.is_here(ip, scope) {
                     Ok(self.network.port_of(ip))
                 } else {
                     Err(refuse(
@@ -115,6 +116,15 @@ impl RdmaCm {
                     ))
                 }
             }
+        }
+    }
+
+    /// Returns whether an address is this host's. On the UDP wire, other users of the machine
+    /// have addresses of their own.
+    fn is_here(&self, ip: IpAddr, scope: u32) -> bool {
+        match self.network.is_elsewhere(ip) {
+            true => false,
+            false => self.host.has(ip, scope),
         }
     }
 
@@ -165,19 +175,46 @@ impl RdmaCm {
             return self.address_is_resolved(number, to, port);
         };
         let scope = to.link_local_scope().unwrap_or(0);
-        if self.host.has(ip, scope) {
+        if self.is_here(ip, scope) {
             let port = self.network.port_of(ip);
             return self.address_is_resolved(number, to, port);
         }
         // Another host. Without a route the command fails; otherwise nothing
         // answers there.
         let source = self.host.source_for(ip, scope);
-        source.map_err(|code| refuse(code, "the host has no route to the address of the peer"))?;
+        let source = source
+            .map_err(|code| refuse(code, "the host has no route to the address of the peer"))?;
+        if self.network.reaches_others() {
+            return self.host_is_resolved(number, ip, source);
+        }
         if let Some(id) = self.ids.get_mut(&number) {
             id.state = IdState::AddrQuery;
         }
         let duration = Nanos::from(timeout_ms) * 1_000_000;
         self.resolutions.start(number, duration);
+        Ok(())
+    }
+
+    /// Completes the resolution of an address of another host, which the packets from
+    /// `source` reach.
+    fn host_is_resolved(&mut self, number: u32, ip: IpAddr, source: IpAddr) -> Result<()> {
+        let chosen = self.network.source_toward(ip, source).or_refuse(
+            ENODEV,
+            "no device has an address of the family of the peer's: see --wire udp=ADDRESS",
+        )?;
+        let (port, source) = chosen;
+        let host = self
+            .network
+            .host(ip)
+            .or_refuse(ENOMEM, "there are too many hosts")?;
+        let id = self.known_mut(number)?;
+        if id.port.is_none() {
+            let local = id.local.or_refuse(EINVAL, NO_LOCAL_ADDRESS)?;
+            id.local = Some(local.with_ip(source));
+            id.port = Some(port);
+        }
+        id.remote_port = Some(host);
+        self.resolved(number);
         Ok(())
     }
 
@@ -310,8 +347,10 @@ impl RdmaCm {
             return;
         };
         let is_over = id.looks == 0;
+        let is_elsewhere = id.remote_port.is_some_and(|port| port.host().is_some());
         let target = id.remote.map(|remote| id.target(&remote));
-        let is_there = || target.is_none_or(|target| self.find_listener(&target).is_some());
+        let is_there =
+            || is_elsewhere || target.is_none_or(|target| self.find_listener(&target).is_some());
         let is_resolved = is_over || is_there();
         let Some(id) = self.ids.get_mut(&number) else {
             return;

@@ -2,6 +2,7 @@
 
 use super::address::{Address, Family};
 use super::ports::HostLocks;
+use super::private_header;
 use crate::fabric::registry::{Registry, Scope, Service};
 use crate::spec::{Errno, Result};
 use std::ops::Range;
@@ -42,6 +43,27 @@ pub(super) fn service(id: u64, address: &Address, is_any: bool, family_only: boo
 }
 
 impl Target {
+    /// Returns what a request is for, by its service ID and private data.
+    pub(super) fn of(service_id: u64, data: &[u8]) -> Self {
+        let (family, address) = match private_header::decode(data, service_id) {
+            Some((local, _)) => (local.family(), local.octets()),
+            None => (Family::Ib, [0; 16]),
+        };
+        Self {
+            service_id,
+            family,
+            address,
+        }
+    }
+
+    /// Returns the process that listens, preferably at exactly this address.
+    pub(super) fn find(&self, services: impl Iterator<Item = (u8, Service)>) -> Option<u8> {
+        let matching = services.filter(|(_, service)| self.matches(service));
+        // The first one of the preferred ones.
+        let found = matching.min_by_key(|(_, service)| service.scope != Scope::One);
+        found.map(|(slot, _)| slot)
+    }
+
     /// Returns whether a service is the one that the request is for
     /// (`cma_match_private_data`).
     pub(super) fn matches(&self, service: &Service) -> bool {
@@ -55,6 +77,17 @@ impl Target {
         };
         service.id == self.service_id && matches
     }
+}
+
+/// Returns the process of this host that listens for a request of another host.
+pub(crate) fn listener_of(registry: &Registry, service_id: u64, data: &[u8]) -> Option<u8> {
+    Target::of(service_id, data).find(flat(registry.services_of_others()))
+}
+
+/// Returns the services of processes one by one.
+pub(super) fn flat(all: Vec<(u8, Vec<Service>)>) -> impl Iterator<Item = (u8, Service)> {
+    all.into_iter()
+        .flat_map(|(slot, all)| all.into_iter().map(move |it| (slot, it)))
 }
 
 fn number(family: Family) -> u8 {

@@ -27,7 +27,7 @@ impl Ucma {
         let (locks, directory) = shared(emulator);
         let parts = Parts {
             slot: emulator.slot(),
-            network: Network::new(emulator.config()),
+            network: Network::new(emulator.config(), Arc::clone(emulator.hosts())),
             ports: Ports::new(locks, host.ephemeral_ports(), seed),
             host: Box::new(host),
             directory,

@@ -22,6 +22,7 @@ use crate::log;
 use crate::nasty::Modes;
 use crate::refusal::{OrRefuse, refuse_if};
 use crate::spec::gid::Gid;
+use crate::spec::gid::mac_of_address;
 use crate::spec::{ContextId, Link, Result, UarPage};
 use crate::sync::{Mutex, MutexGuard};
 
@@ -47,6 +48,8 @@ pub struct DeviceConfig {
     pub blue_flame: bool,
     /// What the devices say about the order of a message's bytes.
     pub data_in_order: DataInOrder,
+    /// Whether they send to other hosts.
+    pub reaches_others: bool,
 }
 
 impl From<&Config> for DeviceConfig {
@@ -60,6 +63,7 @@ impl From<&Config> for DeviceConfig {
             limits: config.limits,
             blue_flame: !config.nasty.modes.contains(Modes::NO_BLUEFLAME),
             // A device in this mode does not write bytes in their order.
+            reaches_others: !config.interfaces.is_empty(),
             data_in_order: match config.data_in_order {
                 DataInOrder::Yes if config.nasty.modes.contains(Modes::PARTS) => DataInOrder::No,
                 chosen => chosen,
@@ -286,8 +290,14 @@ impl DeviceFile {
             let identity = self.backend.identity(device);
             (1..=self.ports()).map(move |port| identity.port(port))
         });
-        let found = ports.find(|it| [it.ethernet_gid, it.ip_gid].contains(gid));
-        found.map(|it| it.mac)
+        let found = ports.find(|it| it.roce_gids().any(|it| it == *gid));
+        let elsewhere = || self.config.reaches_others.then(|| mac_of_address(gid));
+        found.map(|it| it.mac).or_else(elsewhere)
+    }
+
+    /// Returns whether the devices send to other hosts.
+    pub(super) fn reaches_others(&self) -> bool {
+        self.config.reaches_others
     }
 
     pub(super) fn face(&self) -> Face {

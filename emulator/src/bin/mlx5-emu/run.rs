@@ -12,6 +12,7 @@ use mlx5emu::config::{Config, MAX_RESOLVE_TIME_MS};
 use mlx5emu::fabric::attachment::Attachment;
 use mlx5emu::fabric::name::FabricName;
 use mlx5emu::faults::FaultSpec;
+use mlx5emu::gateway;
 use mlx5emu::limits::Limits;
 use mlx5emu::limits::{MAX_DEVICES, MAX_PORTS};
 use mlx5emu::nasty::Nasty;
@@ -36,6 +37,11 @@ pub(super) struct Arguments {
     /// Link layer of all ports [default: ib].
     #[arg(long)]
     link: Option<LinkArg>,
+    /// How packets travel: "local" through shared memory, or "udp" as RoCE v2 on UDP port
+    /// 4791, to other hosts, containers and users, one device for each network interface;
+    /// "udp=ADDRESS" uses one address of this host [default: local].
+    #[arg(long, value_name = "WIRE", conflicts_with_all = ["fabric", "devices", "ports", "link"])]
+    wire: Option<String>,
     /// Command interface between libibverbs and the emulated kernel [default: ioctl].
     #[arg(long)]
     face: Option<FaceArg>,
@@ -170,13 +176,14 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     command
         .env(LD_PRELOAD, preload)
         .env("SYSFS_PATH", sysfs.root())
-        .envs(Config::listen_default())
+        .envs(Config::listen_default().filter(|_| config.interfaces.is_empty()))
         .envs(Config::memory_hooks_default());
+    let begin = || gateway::start(&config);
     let clean_up = || {
         let _ = std::fs::remove_dir_all(sysfs.root());
         Attachment::sweep();
     };
-    let ended = supervise(&mut command, clean_up).map_err(|error| {
+    let ended = supervise(&mut command, begin, clean_up).map_err(|error| {
         Failure::environment(format!("cannot start a process for the command: {error}"))
     })?;
     if ended.left_processes {
@@ -212,6 +219,9 @@ fn environment_of_options(arguments: &Arguments) -> Result<Vec<(&'static str, Os
             LinkArg::Roce => "roce",
         };
         chosen.push((Config::LINK, name.into()));
+    }
+    if let Some(wire) = &arguments.wire {
+        chosen.push((Config::WIRE, wire.into()));
     }
     if let Some(face) = arguments.face {
         let name = match face {

@@ -53,8 +53,13 @@ pub(super) struct Ended {
 }
 
 /// Runs the command until it exits, and forwards signals to it. If the launcher is killed or
-/// processes remain, the guardian calls `clean_up` when all of them have exited.
-pub(super) fn supervise(command: &mut Command, clean_up: impl FnOnce()) -> io::Result<Ended> {
+/// processes remain, the guardian calls `clean_up` when all of them have exited. It calls `begin`
+/// before the command; if that fails, it prints the reason, and the status is 125.
+pub(super) fn supervise(
+    command: &mut Command,
+    begin: impl FnOnce() -> Result<(), String>,
+    clean_up: impl FnOnce(),
+) -> io::Result<Ended> {
     let mut signals = empty_set();
     let own = [libc::SIGCHLD, LAUNCHER_DIED, COMMAND_ENDED];
     for signal in FORWARDED.into_iter().chain(own) {
@@ -67,7 +72,7 @@ pub(super) fn supervise(command: &mut Command, clean_up: impl FnOnce()) -> io::R
     let guardian = match unsafe { libc::fork() } {
         -1 => return Err(io::Error::last_os_error()),
         0 => {
-            let status = run_guardian(command, launcher, signals, before, clean_up);
+            let status = run_guardian(command, launcher, signals, before, begin, clean_up);
             // SAFETY: ends this process, without the launcher's exit handlers.
             unsafe { libc::_exit(status.into()) };
         }
@@ -99,6 +104,7 @@ fn run_guardian(
     launcher: libc::pid_t,
     signals: libc::sigset_t,
     before: libc::sigset_t,
+    begin: impl FnOnce() -> Result<(), String>,
     clean_up: impl FnOnce(),
 ) -> u8 {
     // SAFETY: prctl(2) with numbers, and with a C string. The name is shown
@@ -110,6 +116,11 @@ fn run_guardian(
     if !signal_on_parent_death(launcher, LAUNCHER_DIED) {
         clean_up();
         return 128 + libc::SIGKILL as u8;
+    }
+    if let Err(reason) = begin() {
+        let _ = writeln!(io::stderr(), "mlx5-emu: {reason}");
+        clean_up();
+        return 125;
     }
     let guardian = own_id();
     // SAFETY: the closure runs between fork and exec and makes

@@ -199,7 +199,9 @@ fn operations_in_a_wrong_state_are_refused_and_change_nothing() {
 fn a_question_for_a_service_is_repeated_and_answered() {
     let mut pair = Pair::new();
     let second = 1_000_000_000;
-    let asked = pair.active.ask(Some(PASSIVE), sidr_req(), second, 3);
+    let asked = pair
+        .active
+        .ask(Some(Peer::Process(PASSIVE)), sidr_req(), second, 3);
     pair.advance(2 * second - 1, |number| {
         if number == 0 {
             Fate::Lost
@@ -216,7 +218,9 @@ fn a_question_for_a_service_is_repeated_and_answered() {
     let reply = Event::ServiceReply(Box::new(sidr_rep()));
     assert_eq!(pair.active_events, [(asked, reply)]);
     // Nobody answers the second one.
-    let second_question = pair.active.ask(Some(PASSIVE), sidr_req(), second, 3);
+    let second_question = pair
+        .active
+        .ask(Some(Peer::Process(PASSIVE)), sidr_req(), second, 3);
     pair.advance(4 * second + 1, |_| Fate::Lost);
     let timed_out = (second_question, Event::ServiceTimeout);
     assert_eq!(pair.active_events[1..], [timed_out]);

@@ -45,7 +45,7 @@ fn a_refusal_of_a_request_need_not_name_its_sender() {
         body: Body::Rej(rej),
     };
     let refusal = decode(&encode(&refusal)).expect("encoded by us");
-    pair.active.receive(PASSIVE, refusal);
+    pair.active.receive(Peer::Process(PASSIVE), refusal);
     let (id, event) = pair.active.next_event().expect("a refusal");
     assert_eq!((id, event), (active, rejected(Answers::Req, reason, b"no")));
 }

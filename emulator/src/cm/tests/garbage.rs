@@ -152,7 +152,7 @@ proptest! {
         for (kind, sender, receiver) in choices {
             let mut message = all().swap_remove(kind);
             (message.sender, message.receiver) = (CommId(sender + 1), CommId(receiver));
-            pair.passive.receive(THIRD, message);
+            pair.passive.receive(Peer::Process(THIRD), message);
             pair.carry_all();
         }
         pair.passive_events.clear();
@@ -172,7 +172,7 @@ proptest! {
         for (kind, sender, receiver, wait) in choices {
             let mut message = all().swap_remove(kind);
             (message.sender, message.receiver) = (CommId(sender + 1), CommId(receiver));
-            pair.passive.receive(ACTIVE, message);
+            pair.passive.receive(Peer::Process(ACTIVE), message);
             pair.advance(wait * 1_000_000_000, |_| Fate::Arrives);
         }
         for id in 0..200 {

@@ -6,6 +6,7 @@ pub(crate) mod garbage;
 
 use super::manager::WrongState;
 use super::message::{Answers, Body, Message, timeout};
+use super::wire::encode;
 use super::*;
 use crate::spec::Nanos;
 
@@ -71,8 +72,8 @@ impl Pair {
                     // Through the bytes, as on the fabric.
                     let message = decode(&encode(&message)).expect("encoded by us");
                     match from {
-                        ACTIVE => self.passive.receive(ACTIVE, message),
-                        _ => self.active.receive(PASSIVE, message),
+                        ACTIVE => self.passive.receive(Peer::Process(ACTIVE), message),
+                        _ => self.active.receive(Peer::Process(PASSIVE), message),
                     }
                 }
             }
@@ -101,7 +102,7 @@ impl Pair {
     }
 
     fn connect(&mut self) -> CommId {
-        self.active.connect(Some(PASSIVE), req())
+        self.active.connect(Some(Peer::Process(PASSIVE)), req())
     }
 
     /// Returns the connection of the only request so far.
@@ -131,9 +132,15 @@ impl Pair {
     }
 }
 
-fn take(to: &mut Vec<(u8, Message)>, from: u8, peer: u8, addressed: u8, message: &Message) -> bool {
+fn take(
+    to: &mut Vec<(u8, Message)>,
+    from: u8,
+    peer: u8,
+    addressed: Peer,
+    message: &Message,
+) -> bool {
     // Messages to dead processes go nowhere.
-    if addressed == peer {
+    if addressed == Peer::Process(peer) {
         to.push((from, message.clone()));
     }
     true

@@ -47,8 +47,15 @@ pub fn encode(packet: &Packet, network: &Network, out: &mut Vec<u8>) {
     let len = transport::packet_len(packet);
     out.extend_from_slice(network.headers(len + icrc::LEN).bytes());
     let start = out.len();
+    encode_behind(packet, network, out);
+    debug_assert_eq!(out.len() - start, len + icrc::LEN);
+}
+
+/// Appends what follows the network headers: from the base transport header to the
+/// invariant CRC.
+pub fn encode_behind(packet: &Packet, network: &Network, out: &mut Vec<u8>) {
+    let start = out.len();
     transport::encode(packet, out);
-    debug_assert_eq!(out.len() - start, len);
     out.extend_from_slice(&icrc::of(network, &out[start..]));
 }
 

@@ -11,7 +11,7 @@ use super::super::qp::Qp;
 use crate::decode::address::AddressVector;
 use crate::decode::cqe::Syndrome;
 use crate::fabric::iba::network::GRH;
-use crate::fabric::packet::{Header, PacketFlags};
+use crate::fabric::packet::{Destination, Header, PacketFlags};
 use crate::spec::{Path, PortAddress, Qpn};
 
 /// A posted queue key with this bit selects the QP's own queue key (IBA 10.2.5).
@@ -22,13 +22,16 @@ const OWN_QKEY: u32 = 1 << 31;
 pub(super) struct Datagram {
     to: AddressVector,
     /// The destination port. Packets to an unknown one are dropped.
-    pub(super) peer: Option<PortAddress>,
+    peer: Option<PortAddress>,
     qkey: u32,
 }
 
 impl Datagram {
-    pub(super) fn qpn(&self) -> Qpn {
-        Qpn(self.to.qpn)
+    pub(super) fn destination(&self) -> Destination {
+        Destination {
+            port: self.peer,
+            qpn: Qpn(self.to.qpn),
+        }
     }
 }
 
@@ -54,6 +57,7 @@ impl Qp {
             dlid: to.lid,
             is_global,
             dmac: ethernet.then_some(to.mac),
+            sgid_index: to.source_gid,
             port: self.attr.port,
             ..Path::default()
         };
@@ -85,9 +89,11 @@ impl Qp {
     pub(super) fn address(&self, header: &mut Header, datagram: &Datagram) {
         let is_global = self.port_identity.ethernet || datagram.to.has_grh;
         header.flags.set(PacketFlags::GRH, is_global);
-        header.destination_qpn = datagram.qpn();
+        header.destination_qpn = datagram.destination().qpn;
         header.key = datagram.qkey;
         header.route.source_gid = datagram.to.source_gid;
+        header.route.traffic_class = datagram.to.traffic_class;
+        header.route.hop_limit = datagram.to.hop_limit;
         if self.port_identity.ethernet {
             header.service_level = self.port_identity.network(datagram.to.source_gid);
             // The driver has it in the place of the LID.

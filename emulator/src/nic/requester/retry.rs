@@ -11,7 +11,7 @@ use super::super::qp::Qp;
 use crate::decode::cqe::Syndrome;
 use crate::fabric::counters::Counter;
 use crate::fabric::packet::Transmit;
-use crate::spec::{Nanos, QpState, Qpn};
+use crate::spec::{Nanos, QpState};
 
 /// The value of `rnr_retry` for an unlimited number of retries.
 const UNLIMITED: u8 = 7;
@@ -32,7 +32,7 @@ impl Qp {
             self.sq.waits_after_rnr_nak = false;
             self.go_back(core);
         } else if self.sq.unacked().is_some() {
-            if tx.peer_is_busy(Qpn(self.attr.dest_qpn)) {
+            if tx.peer_is_busy(self.destination()) {
                 // Nothing is lost: the peer's NIC has not run yet.
                 return self.start_ack_timer(core);
             }

@@ -11,7 +11,7 @@ use crate::decode::cqe::Syndrome;
 use crate::decode::wqe::{Fence, Opcode};
 use crate::fabric::counters::Counter;
 use crate::fabric::iba::transport;
-use crate::fabric::packet::{Header, Operation, Packet, PacketFlags, Transmit};
+use crate::fabric::packet::{Destination, Header, Operation, Packet, PacketFlags, Transmit};
 use crate::spec::{PortAddress, QpState, Qpn};
 
 /// Maximum number of packets that one QP sends before it is the next QP's turn.
@@ -19,8 +19,13 @@ const TURN: usize = 32;
 /// Maximum number of unacknowledged PSNs for which a new packet is sent. A single
 /// read may exceed it.
 const MAX_UNACKED_PSNS: i32 = 1024;
+/// The same for another host. A UDP socket keeps about a hundred packets until the host takes
+/// them, and loses the others.
+const MAX_UNACKED_PSNS_OF_HOST: i32 = 64;
 /// Number of packets within a message after which an ack is requested.
 const ACK_INTERVAL: u32 = 64;
+/// The same for another host.
+const ACK_INTERVAL_OF_HOST: u32 = 16;
 /// Maximum number of fetched and not completed requests.
 const MAX_REQUESTS: usize = 2048;
 
@@ -50,8 +55,8 @@ impl<'a> Turn<'a> {
     }
 
     /// Returns whether one more packet, to this QP, can be sent. If not, the turn ends.
-    pub(in crate::nic) fn continues(&mut self, destination: Qpn) -> bool {
-        self.has_more = self.packets == self.limit || !self.tx.has_room(destination);
+    pub(in crate::nic) fn continues(&mut self, to: Destination) -> bool {
+        self.has_more = self.packets == self.limit || !self.tx.has_room(to);
         !self.has_more
     }
 }
@@ -210,7 +215,11 @@ impl Qp {
         let next = psn::add(request.first_psn, self.sq.packet);
         if self.sq.cursor > 0 || !request.has_response_data() {
             let unacked = psn::distance(next, oldest);
-            if unacked >= MAX_UNACKED_PSNS {
+            let most = match self.destination().is_other_host() {
+                true => MAX_UNACKED_PSNS_OF_HOST,
+                false => MAX_UNACKED_PSNS,
+            };
+            if unacked >= most {
                 return true;
             }
         }
@@ -260,11 +269,11 @@ impl Qp {
     fn send_packet(&mut self, core: &mut Core, turn: &mut Turn<'_>) -> bool {
         let mtu = self.mtu();
         let request = &self.sq.requests[self.sq.cursor];
-        let (destination, peer) = match &request.datagram {
-            Some(datagram) => (datagram.qpn(), datagram.peer),
-            None => (Qpn(self.attr.dest_qpn), self.peer),
+        let to = match &request.datagram {
+            Some(datagram) => datagram.destination(),
+            None => self.destination(),
         };
-        if !turn.continues(destination) {
+        if !turn.continues(to) {
             return false;
         }
         let mut payload = core.take_buffer();
@@ -275,7 +284,9 @@ impl Qp {
         };
         let offset = number * mtu;
         let is_last = request.has_response_data() || number + 1 == request.packets;
-        let header = peer.map(|peer| self.request_header(request, peer, number, is_last));
+        let header = to
+            .port
+            .map(|peer| self.request_header(request, peer, number, is_last));
         if !request.has_response_data() {
             let length = mtu.min(request.length - offset);
             let sges = &request.sges;
@@ -358,7 +369,11 @@ impl Qp {
         let invalidates = request.operation == Some(Opcode::SendInvalidate);
         flags.set(PacketFlags::INVALIDATE, is_last && invalidates);
         flags.set(PacketFlags::SOLICITED, is_last && request.solicited);
-        let ack_request = is_last || number % ACK_INTERVAL == ACK_INTERVAL - 1;
+        let interval = match peer.host() {
+            Some(_) => ACK_INTERVAL_OF_HOST,
+            None => ACK_INTERVAL,
+        };
+        let ack_request = is_last || number % interval == interval - 1;
         flags.set(PacketFlags::ACK_REQUEST, ack_request && self.is_reliable());
         // A retransmitted read requests only the remaining data.
         let skip = if request.has_response_data() {

@@ -14,7 +14,9 @@ const MAX_REPLAYED_READS: usize = 16;
 impl Qp {
     /// Returns whether a packet comes from the connected peer.
     pub(in crate::nic) fn is_from_peer(&self, header: &Header) -> bool {
-        header.source_qpn.0 == self.attr.dest_qpn
+        // The packets of connections do not name their queue pair on a network.
+        let is_named = header.source_qpn.0 == self.attr.dest_qpn;
+        (is_named || header.source.host().is_some())
             && self.is_for_this_port(header)
             && self.peer == Some(header.source)
             && self.is_of_own_version(header)

@@ -8,7 +8,7 @@ use super::aeth;
 use super::execute::INACCESSIBLE;
 use crate::fabric::counters::Counter;
 use crate::fabric::packet::{Header, Operation, PacketFlags};
-use crate::spec::{Access, AsyncEvent, Qpn};
+use crate::spec::{Access, AsyncEvent};
 
 /// A response to the requester that is not sent yet.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +86,7 @@ impl Qp {
     /// Sends responses while there is room; sets `turn.has_more` if some are left.
     pub(in crate::nic) fn send_responses(&mut self, core: &mut Core, turn: &mut Turn<'_>) {
         while let Some(response) = self.responder.responses.front().copied() {
-            if !turn.continues(Qpn(self.attr.dest_qpn)) {
+            if !turn.continues(self.destination()) {
                 return;
             }
             let (header, payload, is_done) = match response {

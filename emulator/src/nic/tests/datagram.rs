@@ -2,6 +2,7 @@
 
 use super::fixtures::*;
 use super::receive::TestSrq;
+use super::roce::table_of;
 use crate::nic::NicOptions;
 use crate::spec::gid::{Gid, GidType};
 use crate::spec::*;
@@ -182,8 +183,9 @@ fn on_roce_every_datagram_has_a_grh_and_a_wrong_mac_is_dropped() {
             }),
             identify: Box::new(move |_| PortIdentity {
                 lid: 0,
-                gids: [gid(GidType::RoceV2), gid(GidType::RoceV1), None, None],
+                gids: table_of([gid(GidType::RoceV2), gid(GidType::RoceV1)]),
                 ethernet: true,
+                mtu: 5,
             }),
             ..NicOptions::default()
         })

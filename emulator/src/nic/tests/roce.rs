@@ -2,13 +2,20 @@
 
 use super::fixtures::*;
 use crate::nic::NicOptions;
-use crate::spec::gid::{Gid, GidType};
+use crate::spec::gid::{Gid, GidTable, GidType};
 use crate::spec::*;
 
 const RETRY_EXCEEDED: u8 = 0x15;
 /// The GID index of each type on the hosts of these tests.
 const V1: u8 = 0;
 const V2: u8 = 1;
+
+/// Returns a GID table that begins with these entries.
+pub(super) fn table_of(first: [Option<Gid>; 2]) -> GidTable {
+    let mut table = GidTable::default();
+    table[..2].copy_from_slice(&first);
+    table
+}
 
 /// Returns two peers that use the GIDs at these indices.
 fn pair(service: Service, indices: [u8; 2]) -> Pair {
@@ -22,8 +29,9 @@ fn pair(service: Service, indices: [u8; 2]) -> Pair {
             resolve: Box::new(|_, _| Some(PortAddress { device: 0, port: 1 })),
             identify: Box::new(move |_| PortIdentity {
                 lid: 0,
-                gids: [gid(GidType::RoceV1), gid(GidType::RoceV2), None, None],
+                gids: table_of([gid(GidType::RoceV1), gid(GidType::RoceV2)]),
                 ethernet: true,
+                mtu: 5,
             }),
             ..NicOptions::default()
         })

@@ -1,5 +1,7 @@
 //! Commands on ids: addresses, ports, events.
 
+use std::sync::Arc;
+
 use libc::{EACCES, EADDRNOTAVAIL, EAGAIN, EINVAL, ENETUNREACH, ENODEV, ENOENT, ENOSPC, ETIMEDOUT};
 
 use super::*;
@@ -62,7 +64,7 @@ fn addresses_are_those_of_the_host() {
     }
     // Every port of every device has an address of its own.
     let second = crate::fabric::name::DeviceIdentity::derive(&Config::default().fabric, 1);
-    let ip = crate::spec::gid::ipv4_of_gid(&second.port(1).ip_gid).unwrap();
+    let ip = crate::spec::gid::ipv4_of_gid(&second.port(1).ip_gid()).unwrap();
     let (done, reply) = bind(&at(ip, 5003));
     assert_eq!(
         (done, reply.node_guid, reply.ibdev_index),
@@ -250,7 +252,7 @@ fn infiniband_addresses_need_an_infiniband_link() {
         let address = Address::Ib {
             pkey: 0,
             flow: [0; 4],
-            gid: Network::new(&config).gid(port),
+            gid: Network::new(&config, Arc::default()).gid(port),
             sid: 0x0106_1234,
             mask: u64::MAX,
             scope: 0,

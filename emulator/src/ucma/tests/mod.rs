@@ -26,9 +26,9 @@ use super::rdma_cm::{Parts, RdmaCm};
 use super::services::Directory;
 use crate::cm::Agent;
 use crate::config::Config;
-use crate::fabric::packet::{Packet, Transmit};
+use crate::fabric::packet::{Destination, Packet, Transmit};
 use crate::fabric::registry::Service;
-use crate::spec::{Errno, Link, Nanos, Qpn, Result};
+use crate::spec::{Errno, Link, Nanos, Result};
 use crate::sync::Mutex;
 
 /// The address of the host besides its loopback addresses.
@@ -129,7 +129,7 @@ struct Wire {
 }
 
 impl Transmit for Wire {
-    fn has_room(&mut self, _: Qpn) -> bool {
+    fn has_room(&mut self, _: Destination) -> bool {
         true
     }
 
@@ -182,7 +182,7 @@ impl World {
             };
             let parts = Parts {
                 slot,
-                network: Network::new(&config),
+                network: Network::new(&config, Arc::default()),
                 host: Box::new(TestHost),
                 ports: Ports::new(Box::new(access.clone()), (40_000, 40_999), slot.into()),
                 directory: Box::new(access),

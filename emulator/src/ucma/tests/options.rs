@@ -1,5 +1,7 @@
 //! Options, migration, notifications and events of the application.
 
+use std::sync::Arc;
+
 use libc::{EADDRNOTAVAIL, EINVAL, EISCONN, ENOENT, ENOSYS, EOPNOTSUPP};
 
 use super::*;
@@ -90,7 +92,7 @@ fn a_path_that_the_application_sets_replaces_the_resolution() {
     channel.resolve(id, &at(HOST.octets(), 1)).unwrap();
     channel.expect(event::ADDR_RESOLVED, UID);
     let port = crate::spec::PortAddress { device: 0, port: 1 };
-    let path = Network::new(&Config::default()).path(port, port);
+    let path = Network::new(&Config::default(), Arc::default()).path(port, port);
     let mut data = PathData {
         flags: PATH_FLAGS,
         reserved: 0,

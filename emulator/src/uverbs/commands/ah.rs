@@ -89,6 +89,11 @@ impl Call<'_> {
         if let (GidType::RoceV1, Some(mac)) = (source.kind, mac_of_link_local(to)) {
             return Ok(mac);
         }
+        refuse_if(
+            self.file.reaches_others() && source.kind == GidType::RoceV1,
+            EINVAL,
+            "the UDP wire has RoCE v2 only: use sgid_index + 1, the same address as v2",
+        )?;
         let is_ipv4 = ipv4_of_gid(to).is_some();
         refuse_if(
             is_ipv4 != source.ipv4().is_some(),
@@ -97,7 +102,7 @@ impl Call<'_> {
              another sgid_index",
         )?;
         refuse_if(
-            !is_ipv4 && !is_link_local(to),
+            !is_ipv4 && !is_link_local(to) && !self.file.reaches_others(),
             ENETUNREACH,
             "the port has no route to the destination GID, an IPv6 address that is not \
              link-local",

@@ -248,7 +248,7 @@ impl Call<'_> {
             sm_lid,
             state,
             max_mtu: 5,
-            active_mtu: 5,
+            active_mtu: names.mtu,
             lmc: 0,
             max_vl_num: 4,
             sm_sl: 0,
@@ -280,7 +280,10 @@ impl Call<'_> {
     fn port_gids(&self, port: u64) -> Result<Vec<GidEntry>> {
         let netdev_ifindex = match self.file.link() {
             Link::Ib => 0,
-            Link::Roce => interface_index(),
+            Link::Roce => {
+                let of_wire = self.file.port_names(port)?.interface;
+                of_wire.unwrap_or_else(interface_index)
+            }
         };
         let gids = self.file.gids(port)?;
         let entry = |(gid_index, gid): (u32, Gid)| GidEntry {

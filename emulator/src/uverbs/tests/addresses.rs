@@ -74,7 +74,7 @@ fn on_roce_create_ah_returns_the_destination_mac() {
     empty.sgid_index = 8;
     assert_eq!(refused(empty, 16), Some(EINVAL), "behind the table");
     let mut mapped = global;
-    mapped.dgid = identity().ip_gid;
+    mapped.dgid = identity().ip_gid();
     for index in [2, 3] {
         mapped.sgid_index = index;
         let response = create(&app, pd, mapped, 16).unwrap();
@@ -179,13 +179,13 @@ fn a_roce_destination_is_resolved_by_the_version_and_family_of_the_source() {
     // Source GID index, destination GID.
     let cases = [
         (1, names.ethernet_gid, None),
-        (3, names.ip_gid, None),
+        (3, names.ip_gid(), None),
         // Between link-local GIDs of RoCE v1 no host is asked.
         (0, stranger, None),
         (1, group, None),
         (1, global, Some(ENETUNREACH)),
         (3, names.ethernet_gid, Some(EINVAL)),
-        (1, names.ip_gid, Some(EINVAL)),
+        (1, names.ip_gid(), Some(EINVAL)),
     ];
     let app = Application::with_link(Link::Roce);
     for (sgid_index, dgid, expected) in cases {
@@ -197,7 +197,7 @@ fn a_roce_destination_is_resolved_by_the_version_and_family_of_the_source() {
 #[test]
 fn a_destination_that_no_host_answers_for_fails_after_a_second() {
     let names = identity();
-    let (mut stranger, mut other_ip) = (names.ethernet_gid, names.ip_gid);
+    let (mut stranger, mut other_ip) = (names.ethernet_gid, names.ip_gid());
     (stranger[15], other_ip[15]) = (0x77, 0x77);
     let app = Application::with_link(Link::Roce);
     std::thread::scope(|threads| {
@@ -238,7 +238,7 @@ fn a_roce_port_has_gids_and_no_lid() {
     assert_eq!((port.link_layer, port.lid, port.sm_lid), (2, 0, 0));
     // SAFETY: the argument is a C string.
     let loopback = unsafe { libc::if_nametoindex(c"lo".as_ptr()) };
-    let (local, ip) = (identity().ethernet_gid, identity().ip_gid);
+    let (local, ip) = (identity().ethernet_gid, identity().ip_gid());
     for (index, gid, kind) in [(0_u64, local, 1), (1, local, 2), (2, ip, 1), (3, ip, 2)] {
         let entry = Command::new(object::DEVICE, method::DEVICE_QUERY_GID_ENTRY)
             .input(0, &1_u64.to_ne_bytes())
@@ -262,6 +262,7 @@ fn a_second_port_has_its_own_gid_and_lid() {
             cqe_version: 1,
             limits: Limits::DEVICE,
             blue_flame: true,
+            reaches_others: false,
             data_in_order: DataInOrder::Yes,
         });
         let context = context_request(0, 3).send(&file).unwrap();

@@ -26,6 +26,7 @@ fn application_with_limits(text: &str) -> Application {
         cqe_version: 1,
         limits,
         blue_flame: true,
+        reaches_others: false,
         data_in_order: DataInOrder::Yes,
     });
     let context = context_request(0, 3).send(&file).unwrap();

@@ -1,0 +1,359 @@
+//! Receiving for all processes of this host's addresses.
+//!
+//! Each launcher has a thread for it. The first one has the UDP ports; the others try to take
+//! them over, so when a launcher ends, or is killed, the next one receives. A process may
+//! stop or die at any moment without the others noticing.
+//!
+//! Decision: `docs/decisions/084-one-launcher-receives.md`
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cm::{self, Body, CommId, MANAGEMENT_QKEY, MANAGEMENT_QPN};
+use crate::config::Config;
+use crate::fabric::attachment::Attachment;
+use crate::fabric::iba::network::{Global, UDP_PORT};
+use crate::fabric::interfaces::Interface;
+use crate::fabric::name::FabricName;
+use crate::fabric::packet::{Operation, OtherHosts, Packet};
+use crate::fabric::registry::Registry;
+use crate::log::warn;
+use crate::nldev;
+use crate::runner::configure_nic_thread;
+use crate::spec::Qpn;
+use crate::spec::gid::gid_of_ip;
+use crate::ucma::listener_of;
+use crate::udp::PREFIX;
+use crate::udp::network::UdpNetwork;
+use crate::udp::socket::{Received, Socket};
+
+/// Interval at which ports that another launcher has are tried again.
+const RETRY: Duration = Duration::from_millis(20);
+/// The longest datagram: the headers, the largest MTU and the checksum.
+const LONGEST: usize = 12 + 40 + 4096 + 4;
+/// Datagrams of a socket before it is the next one's turn.
+const TURN: usize = 64;
+
+/// The sockets that receive, as far as this launcher has them.
+struct Gateway {
+    fabric: FabricName,
+    places: Vec<Place>,
+    /// Joined with the first socket.
+    joined: Option<Joined>,
+    /// For messages of the communication manager, which belong to no queue pair of a process.
+    network: UdpNetwork,
+    bytes: Vec<u8>,
+}
+
+/// What a launcher that receives has of the fabric.
+struct Joined {
+    attachment: Attachment,
+    registry: Registry,
+}
+
+/// An address, and its socket if no other launcher has it.
+struct Place {
+    interface: Interface,
+    address: IpAddr,
+    socket: Option<Socket>,
+}
+
+/// Begins to receive for the processes on the UDP wire. Does nothing on the local wire.
+///
+/// # Errors
+/// Returns a sentence: another user or the kernel has the port, or there is no thread.
+pub fn start(config: &Config) -> Result<(), String> {
+    if config.interfaces.is_empty() {
+        return Ok(());
+    }
+    let places = config.interfaces.iter().flat_map(|interface| {
+        interface.addresses.iter().map(|&address| Place {
+            interface: interface.clone(),
+            address,
+            socket: None,
+        })
+    });
+    let mut gateway = Gateway {
+        fabric: config.fabric.clone(),
+        places: places.collect(),
+        joined: None,
+        network: UdpNetwork::new(config, Arc::default()),
+        bytes: vec![0; LONGEST + 1],
+    };
+    gateway.take_over()?;
+    let thread = std::thread::Builder::new().name("mlx5emu-udp".into());
+    let run = move || {
+        configure_nic_thread();
+        gateway.run();
+    };
+    thread
+        .spawn(run)
+        .map(drop)
+        .map_err(|error| format!("cannot start a thread: {error}"))
+}
+
+impl Gateway {
+    fn run(mut self) {
+        loop {
+            let sockets = self.places.iter().filter_map(|it| it.socket.as_ref());
+            let mut fds: Vec<libc::pollfd> = sockets
+                .map(|socket| readable(socket.fd().as_raw_fd()))
+                .chain(self.joined.iter().map(|it| {
+                    it.attachment.waker().begin_sleep();
+                    readable(it.attachment.waker().fd().as_raw_fd())
+                }))
+                .collect();
+            let is_complete = self.places.iter().all(|place| place.socket.is_some());
+            let timeout = if is_complete {
+                -1
+            } else {
+                RETRY.as_millis() as i32
+            };
+            // SAFETY: descriptors of this process, in a list of this length.
+            unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout) };
+            for at in 0..self.places.len() {
+                self.forward(at);
+            }
+            self.answer();
+            if let Err(reason) = self.take_over() {
+                warn("udp gateway", &reason);
+            }
+        }
+    }
+
+    /// Binds the addresses that no other launcher of this user receives for.
+    fn take_over(&mut self) -> Result<(), String> {
+        for place in &mut self.places {
+            if place.socket.is_some() {
+                continue;
+            }
+            match Socket::bind(&place.interface, place.address, UDP_PORT) {
+                Ok(socket) => {
+                    socket.enlarge_buffer();
+                    place.socket = Some(socket);
+                }
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    refuse_others(place.address)?;
+                }
+                // The address is gone, or not there yet.
+                Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {}
+                Err(error) => {
+                    let address = place.address;
+                    return Err(format!(
+                        "cannot receive on UDP port {UDP_PORT} of {address}: {error}"
+                    ));
+                }
+            }
+        }
+        let has_socket = self.places.iter().any(|place| place.socket.is_some());
+        if has_socket && self.joined.is_none() {
+            let attachment = Attachment::join(&self.fabric).map_err(|error| error.to_string())?;
+            // It has no devices.
+            attachment.waker().announce(0, 0);
+            let registry = Registry::open(attachment.place()).map_err(|error| {
+                format!("cannot read who listens on fabric {}: {error}", self.fabric)
+            })?;
+            self.joined = Some(Joined {
+                attachment,
+                registry,
+            });
+        }
+        Ok(())
+    }
+
+    /// Passes the datagrams of an address on to the processes.
+    fn forward(&mut self, at: usize) {
+        let (Some(socket), Some(joined)) = (&self.places[at].socket, &mut self.joined) else {
+            return;
+        };
+        for _ in 0..TURN {
+            let Ok(Some(received)) = socket.receive(&mut self.bytes) else {
+                break;
+            };
+            let bytes = &self.bytes[..received.len];
+            let Some(qpn) = queue_pair(bytes).filter(|_| received.len <= LONGEST) else {
+                continue;
+            };
+            let whole = [&prefix(socket.address(), &received)[..], bytes].concat();
+            let slots = match qpn {
+                MANAGEMENT_QPN => joined.receivers(&mut self.network, &whole),
+                _ => 1_u64
+                    .checked_shl((qpn.0 >> 16).wrapping_sub(1))
+                    .unwrap_or(0),
+            };
+            let attachment = &mut joined.attachment;
+            let own = attachment.slot();
+            for slot in (1..=64_u8).filter(|slot| slots >> (slot - 1) & 1 == 1 && *slot != own) {
+                // Without room it is lost, as on a wire.
+                let _ = attachment.send(slot, &Packet::foreign(own, slot, whole.clone()));
+            }
+        }
+        let wakes = joined.attachment.take_wakes();
+        joined.attachment.waker().wake(wakes);
+    }
+
+    /// Answers requests for a report: this process has no objects.
+    fn answer(&mut self) {
+        if let Some(Joined { attachment, .. }) = &mut self.joined {
+            attachment.waker().end_sleep();
+            attachment.waker().drain();
+            if attachment.waker().take_switched_ports().is_some() {
+                attachment.report(&nldev::report(&[]));
+            }
+        }
+    }
+}
+
+impl Joined {
+    /// Returns the processes that a message of the communication manager is for, a bit for
+    /// each slot. A request for a service that no process has is refused.
+    fn receivers(&self, network: &mut UdpNetwork, whole: &[u8]) -> u64 {
+        let mut payload = Vec::new();
+        let Ok(header) = network.decode(whole, &mut payload) else {
+            return 0;
+        };
+        let is_management = header.operation == Operation::Management;
+        let message = cm::decode(&payload);
+        let Some(message) = message.filter(|_| is_management && header.key == MANAGEMENT_QKEY)
+        else {
+            return 0;
+        };
+        let listener = match &message.body {
+            Body::Req(req) => listener_of(&self.registry, req.service_id, &req.private_data),
+            Body::SidrReq(req) => listener_of(&self.registry, req.service_id, &req.private_data),
+            // A refusal by a peer that has seen no message of this host: it names its own
+            // connection only.
+            _ if message.receiver == CommId::NONE => return u64::MAX,
+            _ => Some(message.receiver.slot()),
+        };
+        let Some(slot) = listener else {
+            if let Some(refusal) = cm::refusal_of(&message, self.attachment.slot()) {
+                network.answer(&header, &refusal);
+            }
+            return 0;
+        };
+        1_u64
+            .checked_shl(u32::from(slot).wrapping_sub(1))
+            .unwrap_or(0)
+    }
+}
+
+fn readable(fd: i32) -> libc::pollfd {
+    libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    }
+}
+
+/// Returns the queue pair to which a packet goes.
+fn queue_pair(bytes: &[u8]) -> Option<Qpn> {
+    let number = bytes.get(5..8)?;
+    Some(Qpn(u32::from_be_bytes([
+        0, number[0], number[1], number[2],
+    ])))
+}
+
+/// The bytes before a packet in the ring to its process: see [`crate::udp`].
+fn prefix(own: IpAddr, received: &Received) -> [u8; PREFIX] {
+    let global = Global {
+        source: gid_of_ip(received.from),
+        destination: gid_of_ip(own),
+        traffic_class: received.traffic_class,
+        flow_label: 0,
+        hop_limit: received.hop_limit,
+    };
+    let mut prefix = [0; PREFIX];
+    let (header, port) = prefix.split_at_mut(PREFIX - 2);
+    header.copy_from_slice(&global.encode(true, received.len));
+    port.copy_from_slice(&received.source_port.to_be_bytes());
+    prefix
+}
+
+/// Refuses a port of an address that no launcher of this user has.
+fn refuse_others(address: IpAddr) -> Result<(), String> {
+    let table = match address {
+        IpAddr::V4(_) => "/proc/net/udp",
+        IpAddr::V6(_) => "/proc/net/udp6",
+    };
+    let text = std::fs::read_to_string(table).unwrap_or_default();
+    match holder(&text, address) {
+        Some(Holder::User(other)) if other != own_user() => Err(format!(
+            "user {other} receives on UDP port {UDP_PORT} of {address}, and an address has one: \
+             choose another address of this host with --wire udp=ADDRESS, or use a network \
+             namespace"
+        )),
+        Some(Holder::AllAddresses) => Err(format!(
+            "UDP port {UDP_PORT} of all addresses is in use, usually by the kernel's Soft-RoCE: \
+             remove its devices (rdma link delete), unload rdma_rxe, or use a network namespace"
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn own_user() -> u32 {
+    // SAFETY: geteuid(2) has no preconditions.
+    unsafe { libc::geteuid() }
+}
+
+/// Who has a UDP port.
+#[derive(Debug, PartialEq, Eq)]
+enum Holder {
+    User(u32),
+    AllAddresses,
+}
+
+/// Finds the holder of the port of an address in a table of the kernel.
+fn holder(table: &str, address: IpAddr) -> Option<Holder> {
+    let words: Vec<u32> = match address {
+        IpAddr::V4(ip) => vec![u32::from_ne_bytes(ip.octets())],
+        IpAddr::V6(ip) => {
+            let octets = ip.octets();
+            let (words, _) = octets.as_chunks::<4>();
+            words.iter().map(|word| u32::from_ne_bytes(*word)).collect()
+        }
+    };
+    let hex = |words: &[u32]| -> String { words.iter().map(|it| format!("{it:08X}")).collect() };
+    let (own, any) = (hex(&words), hex(&vec![0; words.len()]));
+    table.lines().skip(1).find_map(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        let (ip, port) = fields.next()?.split_once(':')?;
+        if u16::from_str_radix(port, 16).ok()? != UDP_PORT {
+            return None;
+        }
+        match ip {
+            _ if ip == any => Some(Holder::AllAddresses),
+            // remote address, state, queues, timer, retransmissions, user
+            _ if ip == own => fields.nth(5)?.parse().ok().map(Holder::User),
+            _ => None,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_of_a_port_is_found_in_the_kernels_table() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n\
+            12: 0100007F:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000  1001        0 5 2 0 0\n\
+            13: 0200007F:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 6 2 0 0\n";
+        if cfg!(target_endian = "little") {
+            assert_eq!(
+                holder(table, [127, 0, 0, 1].into()),
+                Some(Holder::User(1001))
+            );
+            assert_eq!(holder(table, [127, 0, 0, 2].into()), None);
+        }
+        let any = table.replace("0100007F", "00000000");
+        assert_eq!(
+            holder(&any, [127, 0, 0, 1].into()),
+            Some(Holder::AllAddresses)
+        );
+        assert_eq!(holder("", [127, 0, 0, 1].into()), None);
+    }
+}
