@@ -86,6 +86,7 @@ pub(crate) fn setup(operation: Operation, depth: u32) -> Setup {
         },
         checks: false,
         spare_slots: 0,
+        takes_turns: false,
         segments: 1,
         tx_depth: depth,
         receives: 1,

@@ -27,6 +27,8 @@ pub(crate) struct Setup {
     pub(crate) checks: bool,
     /// Slots for messages that are compared after their receives are posted again.
     pub(crate) spare_slots: u32,
+    /// Whether endpoints take turns, each with numbers of its own.
+    pub(crate) takes_turns: bool,
     /// The segments of a message.
     pub(crate) segments: u32,
     pub(crate) tx_depth: u32,
@@ -63,6 +65,7 @@ impl Setup {
             },
             checks: args.check,
             spare_slots: 0,
+            takes_turns: false,
             segments: args.sge,
             tx_depth: args.tx_depth.unwrap_or(tx_depth),
             receives: match args.operation.takes_receives() {
@@ -112,7 +115,7 @@ impl Setup {
     /// Returns whether the run needs the number of each message: for its slot, its values, or
     /// its pieces.
     pub(crate) fn is_numbered(&self) -> bool {
-        self.checks || self.segments > 1 || self.operation.is_numbered()
+        self.checks || self.takes_turns || self.segments > 1 || self.operation.is_numbered()
     }
 
     /// Returns the properties of an end for these messages.

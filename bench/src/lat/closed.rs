@@ -4,23 +4,20 @@ use std::marker::PhantomData;
 
 use super::messages::Messages;
 use super::meter::Meter;
-use super::side::Side;
+use super::side::{Side, Turn, drain};
 use crate::ends::{End, Stop, Watchdog};
 
-/// Measures until the goal is reached.
+/// Measures until the goal is reached. Returns the turn of the next message.
 pub(super) fn measure<M: Messages, E: End>(
-    side: &mut Side<E>,
+    sides: &mut [Side<E>],
     other_side: &mut impl OtherSide,
     meter: &mut Meter<'_>,
     watchdog: &mut Watchdog<'_>,
-) -> Result<(), Stop> {
-    let mut number = 0;
-    let checks = M::NUMBERED && side.link.checks();
-    if checks {
-        side.link.fill(1);
-    }
+) -> Result<Turn, Stop> {
+    let (mut turn, endpoints) = (Turn::FIRST, sides.len());
+    let checks = fill_first::<M, E>(sides);
     while meter.lap() {
-        number += 1;
+        let (side, number) = (&mut sides[turn.endpoint], turn.number);
         M::post(side, number)?;
         meter.record();
         while !M::has_arrived(side, number)? {
@@ -36,31 +33,44 @@ pub(super) fn measure<M: Messages, E: End>(
                 other_side.settle()
             })?;
         }
+        turn = M::next(turn, endpoints);
     }
     meter.record();
-    side.drain(watchdog)
+    drain(sides, watchdog)?;
+    Ok(turn)
+}
+
+/// Prepares the first message of each endpoint, if messages are checked. Returns whether they are.
+fn fill_first<M: Messages, E: End>(sides: &mut [Side<E>]) -> bool {
+    let checks = M::NUMBERED && sides[0].link.checks();
+    if checks {
+        sides.iter_mut().for_each(|side| side.link.fill(1));
+    }
+    checks
 }
 
 /// Measures from answer to answer, where the other side begins: perftest's server does in a
 /// ping-pong of writes.
 pub(super) fn follow<M: Messages, E: End>(
-    side: &mut Side<E>,
+    sides: &mut [Side<E>],
     meter: &mut Meter<'_>,
     watchdog: &mut Watchdog<'_>,
-) -> Result<(), Stop> {
-    let mut number = 0;
+) -> Result<Turn, Stop> {
+    let (mut turn, endpoints) = (Turn::FIRST, sides.len());
     while meter.lap() {
-        number += 1;
+        let (side, number) = (&mut sides[turn.endpoint], turn.number);
         while !M::has_arrived(side, number)? {
             M::after_empty_poll(side, watchdog)?;
         }
         watchdog.reset();
         side.wait_for_credit(watchdog)?;
         M::post(side, number)?;
+        turn = M::next(turn, endpoints);
         meter.record();
     }
     meter.record();
-    side.drain(watchdog)
+    drain(sides, watchdog)?;
+    Ok(turn)
 }
 
 /// The responder, as the measuring loop sees it.
@@ -93,22 +103,26 @@ impl OtherSide for Remote {
 
 /// Answers each message with one of the same size and number.
 pub(super) struct Responder<'a, 'p, M, E: End> {
-    pub(super) side: &'a mut Side<E>,
+    pub(super) sides: &'a mut [Side<E>],
     watchdog: Watchdog<'p>,
     /// Messages answered.
     pub(super) answered: u64,
+    /// The turns of the last message, which is not yet checked, and of the next one.
+    last: Turn,
+    pub(super) next: Turn,
+    checks: bool,
     messages: PhantomData<M>,
 }
 
 impl<'a, 'p, M: Messages, E: End> Responder<'a, 'p, M, E> {
-    pub(super) fn new(side: &'a mut Side<E>, watchdog: Watchdog<'p>) -> Self {
-        if M::NUMBERED && M::ARE_ANSWERED && side.link.checks() {
-            side.link.fill(1);
-        }
+    pub(super) fn new(sides: &'a mut [Side<E>], watchdog: Watchdog<'p>) -> Self {
         Self {
-            side,
+            checks: M::ARE_ANSWERED && fill_first::<M, E>(sides),
+            sides,
             watchdog,
             answered: 0,
+            last: Turn::FIRST,
+            next: Turn::FIRST,
             messages: PhantomData,
         }
     }
@@ -132,23 +146,27 @@ impl<M: Messages, E: End> OtherSide for Responder<'_, '_, M, E> {
         if !M::ARE_ANSWERED {
             return Ok(false);
         }
-        let next = self.answered + 1;
-        if !M::has_arrived(self.side, next)? {
-            self.side.after_empty_poll(&mut self.watchdog)?;
+        let turn = self.next;
+        let side = &mut self.sides[turn.endpoint];
+        if !M::has_arrived(side, turn.number)? {
+            side.after_empty_poll(&mut self.watchdog)?;
             return Ok(false);
         }
         self.watchdog.reset();
-        self.side.wait_for_credit(&mut self.watchdog)?;
-        M::post(self.side, next)?;
-        self.answered = next;
+        side.wait_for_credit(&mut self.watchdog)?;
+        M::post(side, turn.number)?;
+        self.answered += 1;
+        (self.last, self.next) = (turn, M::next(turn, self.sides.len()));
         Ok(true)
     }
 
     #[inline(always)]
     fn settle(&mut self) -> Result<(), Stop> {
-        if M::NUMBERED && M::ARE_ANSWERED && self.side.link.checks() {
-            self.side.link.check(self.answered)?;
-            self.side.link.fill(self.answered + 1);
+        if M::NUMBERED && self.checks {
+            let Turn { endpoint, number } = self.last;
+            let link = &mut self.sides[endpoint].link;
+            link.check(number)?;
+            link.fill(number + 1);
         }
         Ok(())
     }

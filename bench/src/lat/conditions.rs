@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::arrival::Arrival;
 use crate::options::{Operation, Wait};
+use crate::output::counted;
 use crate::report::RunConditions;
 use crate::stats::Reported;
 
@@ -13,6 +14,8 @@ pub(super) struct Conditions {
     pub(super) run: RunConditions,
     /// DAT's wait policy; none if its events are dequeued in a loop.
     pub(super) wait: Option<Wait>,
+    /// Endpoints of each side, which take turns.
+    pub(super) endpoints: u32,
     /// Messages per second of the open loop; empty for the closed loop.
     pub(super) rates: Vec<f64>,
     /// The reported part of a round trip.
@@ -69,6 +72,13 @@ impl fmt::Display for Conditions {
         }
         if let Some(arrival) = &self.arrival {
             writeln!(f, " arrival  : {arrival}")?;
+        }
+        if self.endpoints > 1 {
+            writeln!(
+                f,
+                " queues   : {} per side, which take turns",
+                counted(self.endpoints, "endpoint")
+            )?;
         }
         let events = match (run.measures_dat(), self.wait) {
             (false, _) => String::new(),

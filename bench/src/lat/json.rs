@@ -33,6 +33,7 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome], complete: bool
             #[serde(flatten)]
             common: run,
             dat_events: run.measures_dat().then(events),
+            endpoints: conditions.endpoints,
             arrival: conditions.arrival,
             reported: conditions.reported,
             rates_per_second: &conditions.rates,

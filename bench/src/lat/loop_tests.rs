@@ -7,11 +7,11 @@ use dat_engine::Status;
 
 use super::arrival::Method;
 use super::closed::{self, OtherSide, Remote, Responder};
-use super::messages::{Writes, with_messages};
+use super::messages::{Sends, Writes, with_messages};
 use super::meter::Meter;
 use super::open;
 use super::pass::{Kind, Recording, Schedule};
-use super::side::Side;
+use super::side::{Side, Turn};
 use crate::clock::Clock;
 use crate::ends::memory_end::{self, Break, MemoryEnd, SIZE, failed, pair_of};
 use crate::ends::payload::Layout;
@@ -39,14 +39,18 @@ fn setup((operation, kind): Messages, depth: u32) -> Setup {
     memory_end::setup(operation, requests * depth)
 }
 
-fn pair(setup: &Setup, depth: u32) -> (Side<MemoryEnd>, Side<MemoryEnd>) {
+type Sides = Vec<Side<MemoryEnd>>;
+
+/// Returns two sides, with three endpoints each if those take turns.
+fn pair(setup: &Setup, depth: u32) -> (Sides, Sides) {
     let side = |link| {
         let mut side = Side::new(link, depth);
         side.prepare(memory_end::size(setup.operation));
         side
     };
-    let (one, two) = pair_of(setup);
-    (side(one), side(two))
+    let endpoints = if setup.takes_turns { 3 } else { 1 };
+    let pairs = (0..endpoints).map(|_| pair_of(setup));
+    pairs.map(|(one, two)| (side(one), side(two))).unzip()
 }
 
 /// Long enough for both sides to check for errors once, so that a reported
@@ -76,7 +80,7 @@ fn run_of(
     answers: bool,
 ) -> Result<(u64, u64, u64), Stop> {
     let (mut near, mut far) = pair(setup, depth);
-    near.link.end.breaks = breaks;
+    near[0].link.end.breaks = breaks;
     let clock = Clock::monotonic();
     let mut samples = Samples::new(&clock, Reported::HalfRoundTrip);
     let mut timeline = Timeline::new(clock, 1, 0);
@@ -154,22 +158,22 @@ fn a_responder_sends_nothing_before_a_message() {
 fn a_responder_waits_for_the_send_behind_a_write() {
     let (mut near, mut far) = pair(&setup(BEHIND, 1), 1);
     let mut far = Responder::<Writes<true, false>, _>::new(&mut far, short_watchdog());
-    near.link.write_sequence::<false>(1);
-    near.link.post::<false>(1, false).unwrap();
+    near[0].link.write_sequence::<false>(1);
+    near[0].link.post::<false>(1, false).unwrap();
     // The byte is there, and is not looked at.
-    assert!(far.side.link.has_sequence::<false>(1));
+    assert!(far.sides[0].link.has_sequence::<false>(1));
     assert_eq!(far.step(), Ok(false));
-    near.link.post_empty(true).unwrap();
+    near[0].link.post_empty(true).unwrap();
     assert_eq!(far.step(), Ok(true));
     assert_eq!(far.answered, 1);
-    assert!(near.link.has_sequence::<false>(1));
+    assert!(near[0].link.has_sequence::<false>(1));
 }
 
 #[test]
 fn a_send_that_overtakes_its_write_ends_the_run() {
     let (mut near, mut far) = pair(&setup(BEHIND, 1), 1);
     let mut far = Responder::<Writes<true, false>, _>::new(&mut far, short_watchdog());
-    near.link.post_empty(true).unwrap();
+    near[0].link.post_empty(true).unwrap();
     assert_eq!(far.step(), Err(Stop::Overtaken));
 }
 
@@ -197,7 +201,10 @@ fn on_schedule_of(
 ) -> Result<(Recording, u64), Stop> {
     // Checked messages and atomic operations count from 1.
     let is_counted = kind == Kind::Fetch || setup.checks;
-    let warmed = if is_counted { 0 } else { 300 };
+    let first = Turn {
+        endpoint: 0,
+        number: if is_counted { 1 } else { 301 },
+    };
     let (mut near, mut far) = pair(setup, depth);
     let clock = Clock::monotonic();
     let samples = || Samples::new(&clock, Reported::FullRoundTrip);
@@ -211,9 +218,9 @@ fn on_schedule_of(
     let watchdog = &mut short_watchdog();
     let sent = with_messages!(kind, setup.is_numbered(), M => {
         let mut far = Responder::<M, _>::new(&mut far, short_watchdog());
-        far.answered = warmed;
+        far.next = first;
         let run = &mut recording;
-        open::measure::<M, _>(&mut near, &mut far, &schedule, warmed, run, watchdog)
+        open::measure::<M, _>(&mut near, &mut far, &schedule, first, run, watchdog)
     })?;
     Ok((recording, sent))
 }
@@ -285,6 +292,18 @@ fn checked_messages_are_answered_in_both_loops() {
             let (run, sent) = on_schedule_of(&setup, messages.1, 5, 100.0, u64::MAX).unwrap();
             assert_eq!((run.samples.count(), sent), (1000, 1000), "{messages:?}");
         }
+        let setup = Setup {
+            takes_turns: true,
+            ..checked(messages, 2)
+        };
+        let (samples, sent, _) = run_of(&setup, messages.1, 2, None, true).unwrap();
+        assert_eq!((samples, sent), (1000, 1100), "{messages:?}");
+        let setup = Setup {
+            receives: 2,
+            ..setup
+        };
+        let (run, sent) = on_schedule_of(&setup, messages.1, 2, 100.0, u64::MAX).unwrap();
+        assert_eq!((run.samples.count(), sent), (1000, 1000), "{messages:?}");
     }
 }
 
@@ -313,6 +332,28 @@ fn an_older_message_in_the_memory_is_found() {
             matches!(stop, Stop::Corrupted { number: 150, mismatch } if mismatch.offset == 0);
         assert!(is_found, "{messages:?}: {stop:?}");
     }
+}
+
+#[test]
+fn endpoints_take_turns() {
+    let setup = Setup {
+        takes_turns: true,
+        ..checked(SEND, 1)
+    };
+    let (mut near, mut far) = pair(&setup, 1);
+    // The 150th message of the first of three endpoints.
+    near[0].link.end.breaks = Some((150, Break::Corrupt(3)));
+    let clock = Clock::monotonic();
+    let mut samples = Samples::new(&clock, Reported::HalfRoundTrip);
+    let mut timeline = Timeline::new(clock, 1, 0);
+    let times = (&mut samples, &mut timeline);
+    let mut meter = Meter::new(clock, Goal::Iterations(1000), 0, times);
+    let mut far = Responder::<Sends<true>, _>::new(&mut far, short_watchdog());
+    let (near, watchdog) = (&mut near, &mut short_watchdog());
+    let stop = closed::measure::<Sends<true>, _>(near, &mut far, &mut meter, watchdog);
+    let is_found = matches!(stop, Err(Stop::Corrupted { number: 150, .. }));
+    assert!(is_found, "{stop:?}");
+    assert_eq!(far.answered, 149 * 3 + 1);
 }
 
 /// Also of messages that are not checked otherwise.

@@ -1,7 +1,7 @@
 //! The messages of each kind of pass: how they are posted, and how their arrival is noticed. The
 //! loops are compiled for each kind.
 
-use super::side::Side;
+use super::side::{Side, Turn};
 use crate::ends::{End, Stop, Watchdog};
 
 /// Messages, numbered from 1, and their answers, which have the same numbers.
@@ -12,6 +12,21 @@ pub(super) trait Messages {
     const ARE_ANSWERED: bool = true;
     /// The most messages in flight, whatever the depth of the send queue.
     const MOST_IN_FLIGHT: usize = usize::MAX;
+
+    /// Returns the turn of the next message. Only numbered ones have several endpoints.
+    #[inline(always)]
+    fn next(turn: Turn, endpoints: usize) -> Turn {
+        match Self::NUMBERED && turn.endpoint + 1 < endpoints {
+            true => Turn {
+                endpoint: turn.endpoint + 1,
+                ..turn
+            },
+            false => Turn {
+                endpoint: 0,
+                number: turn.number + 1,
+            },
+        }
+    }
 
     /// Posts a message or an answer.
     fn post<E: End>(side: &mut Side<E>, number: u64) -> Result<(), Stop>;

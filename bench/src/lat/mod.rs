@@ -62,7 +62,7 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
     }
     let needs = Needs {
         largest: args.sizes().into_iter().max().unwrap_or(1),
-        endpoints: 1,
+        endpoints: args.endpoints,
     };
     let opened = runs::open(&args.run, &needs)?;
     let mut plan = Plan::new(args);

@@ -15,24 +15,24 @@
 use super::closed::OtherSide;
 use super::messages::Messages;
 use super::pass::{Recording, Schedule};
-use super::side::Side;
+use super::side::{Side, Turn, drain};
 use crate::ends::{End, Stop, Watchdog};
 use crate::stats::pace::Pace;
 
 /// Sends the messages of the schedule, and records response and service times.
-/// `warmed` is the number of messages that the warm-up has exchanged. Returns the
-/// number of messages.
+/// `first` is the turn of the first one. Returns the number of messages.
 pub(super) fn measure<M: Messages, E: End>(
-    side: &mut Side<E>,
+    sides: &mut [Side<E>],
     other_side: &mut impl OtherSide,
     schedule: &Schedule,
-    warmed: u64,
+    first: Turn,
     recording: &mut Recording,
     watchdog: &mut Watchdog<'_>,
 ) -> Result<u64, Stop> {
     let clock = schedule.clock;
-    let checks = M::NUMBERED && side.link.checks();
-    let most = M::MOST_IN_FLIGHT.min(side.depth() as usize);
+    let (mut next, mut awaited, endpoints) = (first, first, sides.len());
+    let checks = M::NUMBERED && sides[0].link.checks();
+    let most = M::MOST_IN_FLIGHT.min(sides[0].depth() as usize);
     // When each message in flight was due and sent.
     let mut flights = vec![(0, 0); most];
     let (mut sent, mut answered, mut count) = (0u64, 0u64, schedule.count);
@@ -43,6 +43,7 @@ pub(super) fn measure<M: Messages, E: End>(
         let now = clock.now();
         let is_due = sent < count && now.wrapping_sub(due).cast_signed() >= 0;
         let in_flight = (sent - answered) as usize;
+        let (side, number) = (&mut sides[next.endpoint], next.number);
         if is_due && in_flight < most && !side.is_full() {
             if now.wrapping_sub(begin) > schedule.limit {
                 count = sent;
@@ -51,9 +52,10 @@ pub(super) fn measure<M: Messages, E: End>(
             flights[sent as usize % most] = (due, now);
             sent += 1;
             if checks {
-                side.link.fill(warmed + sent);
+                side.link.fill(number);
             }
-            M::post(side, warmed + sent)?;
+            M::post(side, number)?;
+            next = M::next(next, endpoints);
             let lag = now.wrapping_sub(due);
             due = begin.wrapping_add(schedule.due(sent));
             pace.late += u64::from(now.wrapping_sub(due).cast_signed() >= 0);
@@ -66,7 +68,8 @@ pub(super) fn measure<M: Messages, E: End>(
             }
             continue;
         }
-        if M::has_arrived(side, warmed + answered + 1)? {
+        let (side, number) = (&mut sides[awaited.endpoint], awaited.number);
+        if M::has_arrived(side, number)? {
             let now = clock.now();
             let (due, sent) = flights[answered as usize % most];
             let (response, service) = (now.wrapping_sub(due), now.wrapping_sub(sent));
@@ -75,8 +78,9 @@ pub(super) fn measure<M: Messages, E: End>(
             recording.timeline.record(sent, response, service);
             answered += 1;
             if checks {
-                side.link.check(warmed + answered)?;
+                side.link.check(number)?;
             }
+            awaited = M::next(awaited, endpoints);
             watchdog.reset();
         } else {
             if other_side.step()? {
@@ -89,6 +93,6 @@ pub(super) fn measure<M: Messages, E: End>(
     pace.sent = sent;
     pace.elapsed = last.wrapping_sub(begin) + schedule.interval as u64;
     recording.pace = pace.in_nanoseconds(clock.nanoseconds_per_tick());
-    side.drain(watchdog)?;
+    drain(sides, watchdog)?;
     Ok(sent)
 }

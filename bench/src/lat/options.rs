@@ -40,6 +40,11 @@ idle device, not of a loaded one. With -t 2 or more, only every (N/2)-th message
 is signalled. With several interfaces (--api), the table says what each adds to
 the one before it.
 
+With -q, each message goes by the next of several endpoints, which have a
+connection, memory and completion queues of their own; still one message is in
+flight. The latency shows what the device needs to have a queue pair at hand that
+it has not used for a while. perftest has no -q in its latency tests.
+
 A write raises no event at the receiver, which polls the last byte of its
 memory. That is correct only if the device writes the bytes of one message in
 ascending order, so the connected queue pairs of both sides are asked
@@ -126,6 +131,9 @@ pub(crate) struct LatArgs {
     /// Samples per size [default: 10000; with -a, or perftest on the other side, 1000]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) iters: Option<u64>,
+    /// Endpoints of each side; messages go by each of them in turn
+    #[arg(short = 'q', long = "qp", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) endpoints: u32,
     /// Wait for events with this policy instead of polling (rust and c) [default: dequeue in a loop]
     #[arg(long, value_name = "HOW", conflicts_with = "events")]
     wait: Option<Wait>,
@@ -216,6 +224,7 @@ impl LatArgs {
         }
         self.run.check_peer(&[
             (!self.rate.is_empty(), "--rate"),
+            (self.endpoints > 1, "-q"),
             (
                 self.last_byte.is_some_and(|it| it != LastByte::Force),
                 "--last-byte auto or never",

@@ -25,6 +25,8 @@ const OVERTIME: Duration = Duration::from_secs(1);
 pub(super) struct Plan {
     pub(super) common: CommonPlan,
     pub(super) wait: Option<Wait>,
+    /// Endpoints of each side, which take turns.
+    pub(super) endpoints: u32,
     pub(super) rates: Vec<Option<f64>>,
     /// Whether messages are kept one by one.
     pub(super) keeps: bool,
@@ -54,10 +56,12 @@ impl Plan {
             setup.receives = setup.tx_depth;
         }
         setup.spare_slots = 1;
+        setup.takes_turns = args.endpoints > 1;
         setup.waits = args.wait().is_some();
         Self {
             common,
             wait: args.wait(),
+            endpoints: args.endpoints,
             rates: args.rates(),
             keeps: args.samples().is_some(),
             last_byte: (run.operation == Operation::Write).then(|| args.last_byte()),
@@ -180,6 +184,7 @@ impl Plan {
                 ..run
             },
             wait: self.wait,
+            endpoints: self.endpoints,
             rates: self.rates.iter().copied().flatten().collect(),
             reported: self.reported(),
             arrival: self.arrival,

@@ -5,7 +5,29 @@ use super::credits::SendCredits;
 use crate::ends::end::Done;
 use crate::ends::{CompletionResult, End, Link, Stop, Watchdog};
 
-/// A link with the credits of its send queue.
+/// Which endpoint has a message, and its number there, from 1. Endpoints take turns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turn {
+    pub(super) endpoint: usize,
+    pub(super) number: u64,
+}
+
+impl Turn {
+    pub(super) const FIRST: Self = Self {
+        endpoint: 0,
+        number: 1,
+    };
+}
+
+/// Waits for the completions of all signalled requests of all endpoints.
+pub(super) fn drain<E: End>(
+    sides: &mut [Side<E>],
+    watchdog: &mut Watchdog<'_>,
+) -> Result<(), Stop> {
+    sides.iter_mut().try_for_each(|side| side.drain(watchdog))
+}
+
+/// A link with the credits of its send queue: one endpoint of a side.
 pub(super) struct Side<E: End> {
     pub(super) link: Link<E>,
     credits: SendCredits,
@@ -65,7 +87,7 @@ impl<E: End> Side<E> {
     }
 
     /// Waits for the completions of all signalled requests.
-    pub(super) fn drain(&mut self, watchdog: &mut Watchdog<'_>) -> Result<(), Stop> {
+    fn drain(&mut self, watchdog: &mut Watchdog<'_>) -> Result<(), Stop> {
         while self.credits.has_outstanding() {
             self.collect_one(watchdog)?;
         }

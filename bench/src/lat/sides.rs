@@ -35,7 +35,7 @@ use super::open;
 use super::outcome::{Open, Outcome};
 use super::pass::{Pass, Recording};
 use super::plan::Plan;
-use super::side::Side;
+use super::side::{Side, drain};
 use crate::ends::{End, Link, Role, Stop, Watchdog};
 use crate::exchange::{Done, Options, Peer};
 use crate::failure::Failure;
@@ -58,7 +58,8 @@ impl Command for Plan {
     type Pass = Pass;
     type Recording = Recording;
     type Outcome = Outcome;
-    type Side<E: End + 'static> = Side<E>;
+    /// The endpoints of a side, which take turns.
+    type Side<E: End + 'static> = Vec<Side<E>>;
 
     fn common(&self) -> &CommonPlan {
         &self.common
@@ -72,6 +73,7 @@ impl Command for Plan {
         if let Some(last_byte) = self.last_byte {
             options.set("--last-byte", last_byte.name());
         }
+        options.set("-q", self.endpoints.to_string());
         options.set("--wait", self.wait.map_or("none", Wait::name));
         options
     }
@@ -134,30 +136,37 @@ impl Command for Plan {
         }
     }
 
-    fn side<E: End + 'static>(&self, mut links: Vec<Link<E>>, _: Role) -> Side<E> {
-        let link = links.pop().expect("a side has one endpoint");
-        Side::new(link, self.depth())
+    fn side<E: End + 'static>(&self, links: Vec<Link<E>>, _: Role) -> Vec<Side<E>> {
+        let side = |link| Side::new(link, self.depth());
+        links.into_iter().map(side).collect()
+    }
+
+    fn endpoints(&self) -> u32 {
+        self.endpoints
     }
 
     fn measure_local<E: End + 'static>(
         &self,
-        sides: [&mut Side<E>; 2],
+        sides: [&mut Vec<Side<E>>; 2],
         pass: Pass,
         recording: &mut Recording,
     ) -> Result<(), Failure> {
-        with_messages!(pass.kind, self.common.setup.is_numbered(), M => local::<M, E>(self, sides, pass, recording))
+        with_messages!(pass.kind, self.common.setup.is_numbered(), M => {
+            let [near, far] = sides;
+            local::<M, E>(self, [near, far], pass, recording)
+        })
     }
 
     fn measure_remote<E: End + 'static>(
         &self,
-        (side, role): (&mut Side<E>, Role),
+        (sides, role): (&mut Vec<Side<E>>, Role),
         pass: Pass,
         peer: &mut Peer,
         recording: &mut Recording,
     ) -> Result<(), Failure> {
         with_messages!(pass.kind, self.common.setup.is_numbered(), M => match role {
-            Role::Client => initiate::<M, E>(self, side, pass, peer, recording),
-            Role::Server => answer::<M, E>(self, side, pass, peer, recording),
+            Role::Client => initiate::<M, E>(self, sides, pass, peer, recording),
+            Role::Server => answer::<M, E>(self, sides, pass, peer, recording),
         })
     }
 }
@@ -165,20 +174,20 @@ impl Command for Plan {
 /// Both sides in one thread: the measuring loop runs the responder at every empty poll.
 fn local<M: Messages, E: End>(
     plan: &Plan,
-    [near, far]: [&mut Side<E>; 2],
+    [near, far]: [&mut [Side<E>]; 2],
     pass: Pass,
     recording: &mut Recording,
 ) -> Result<(), Failure> {
-    near.prepare(pass.size);
-    far.prepare(pass.size);
+    prepare(near, pass);
+    prepare(far, pass);
     let mut watchdog = plan.common.watchdog(None);
     let mut responder = Responder::<M, E>::new(far, plan.common.watchdog(None));
     timed::<M, E>(near, &mut responder, pass, plan, recording, &mut watchdog)
-        .and_then(|()| far.drain(&mut watchdog))
+        .and_then(|()| drain(far, &mut watchdog))
         .map_err(|stop| Failure::run(stop.to_string()))?;
-    near.link.verify()?;
+    verify(near)?;
     match M::ARE_ANSWERED {
-        true => far.link.verify(),
+        true => verify(far),
         false => Ok(()),
     }
 }
@@ -186,16 +195,16 @@ fn local<M: Messages, E: End>(
 /// Measures one pass as the client.
 fn initiate<M: Messages, E: End>(
     plan: &Plan,
-    side: &mut Side<E>,
+    sides: &mut [Side<E>],
     pass: Pass,
     peer: &mut Peer,
     recording: &mut Recording,
 ) -> Result<(), Failure> {
-    side.prepare(pass.size);
+    prepare(sides, pass);
     peer.begin(pass.size)?;
     peer.await_ready()?;
     let mut watchdog = plan.common.watchdog(Some(peer));
-    timed::<M, E>(side, &mut Remote, pass, plan, recording, &mut watchdog)
+    timed::<M, E>(sides, &mut Remote, pass, plan, recording, &mut watchdog)
         .map_err(|stop| explain(stop, peer))?;
     peer.done(Done {
         messages: recording.messages,
@@ -206,19 +215,19 @@ fn initiate<M: Messages, E: End>(
     let responds = M::ARE_ANSWERED && !peer.is_perftest();
     recording.noise.responder = responds.then_some(theirs.ran);
     compare(recording.messages, theirs.messages)?;
-    side.link.verify()
+    verify(sides)
 }
 
 /// Answers one pass as the server.
 fn answer<M: Messages, E: End>(
     plan: &Plan,
-    side: &mut Side<E>,
+    sides: &mut [Side<E>],
     pass: Pass,
     peer: &mut Peer,
     recording: &mut Recording,
 ) -> Result<(), Failure> {
     peer.await_begin(pass.size)?;
-    side.prepare(pass.size);
+    prepare(sides, pass);
     peer.send_ready()?;
     let (watch, timeout) = (Watch::counting(), plan.common.setup.timeout);
     // The device answers reads, and the client counts them.
@@ -228,11 +237,11 @@ fn answer<M: Messages, E: End>(
         recording.timeline.begin(plan.part(pass));
         let times = (&mut recording.samples, &mut recording.timeline);
         let mut meter = plan.meter(pass, times);
-        closed::measure::<M, E>(side, &mut Remote, &mut meter, &mut watchdog)
+        closed::measure::<M, E>(sides, &mut Remote, &mut meter, &mut watchdog)
             .map_err(|stop| explain(stop, peer))?;
         answered = Some(meter.round_trips());
     } else if M::ARE_ANSWERED {
-        let mut responder = Responder::<M, E>::new(side, plan.common.watchdog(Some(peer)));
+        let mut responder = Responder::<M, E>::new(sides, plan.common.watchdog(Some(peer)));
         let served = responder.serve();
         answered = Some(responder.answered);
         served.map_err(|stop| explain(stop, peer))?;
@@ -244,10 +253,9 @@ fn answer<M: Messages, E: End>(
         READ_TIMEOUT
     };
     let sent = peer.await_done(within)?.messages;
-    side.drain(&mut Watchdog::new(timeout, None))
-        .map_err(|stop| explain(stop, peer))?;
+    drain(sides, &mut Watchdog::new(timeout, None)).map_err(|stop| explain(stop, peer))?;
     if M::ARE_ANSWERED {
-        side.link.verify()?;
+        verify(sides)?;
     }
     recording.messages = answered.unwrap_or(sent);
     peer.done(Done {
@@ -261,7 +269,7 @@ fn answer<M: Messages, E: End>(
 /// Measures one pass: a look at the core, the loop, and the noise meanwhile. With `--rate`, the
 /// closed loop is only the warm-up of the open one.
 fn timed<M: Messages, E: End>(
-    side: &mut Side<E>,
+    sides: &mut [Side<E>],
     other_side: &mut impl OtherSide,
     pass: Pass,
     plan: &Plan,
@@ -273,17 +281,27 @@ fn timed<M: Messages, E: End>(
     recording.timeline.begin(plan.part(pass));
     let times = (&mut recording.samples, &mut recording.timeline);
     let mut meter = plan.meter(pass, times);
-    match plan.server_begins {
-        true => closed::follow::<M, E>(side, &mut meter, watchdog)?,
-        false => closed::measure::<M, E>(side, other_side, &mut meter, watchdog)?,
-    }
+    let next = match plan.server_begins {
+        true => closed::follow::<M, E>(sides, &mut meter, watchdog)?,
+        false => closed::measure::<M, E>(sides, other_side, &mut meter, watchdog)?,
+    };
     let mut trips = meter.round_trips();
     if let Some(schedule) = plan.schedule(pass) {
-        trips += open::measure::<M, E>(side, other_side, &schedule, trips, recording, watchdog)?;
+        trips += open::measure::<M, E>(sides, other_side, &schedule, next, recording, watchdog)?;
     }
     recording.noise = watch.end();
     recording.messages = trips;
     Ok(())
+}
+
+/// Prepares memory and requests of all endpoints.
+fn prepare<E: End>(sides: &mut [Side<E>], pass: Pass) {
+    sides.iter_mut().for_each(|side| side.prepare(pass.size));
+}
+
+/// Compares the bytes that have arrived at all endpoints with those sent.
+fn verify<E: End>(sides: &[Side<E>]) -> Result<(), Failure> {
+    sides.iter().try_for_each(|side| side.link.verify())
 }
 
 fn compare(sent: u64, answered: u64) -> Result<(), Failure> {
