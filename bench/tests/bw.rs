@@ -184,6 +184,62 @@ fn extended_operations_are_measured_on_both_paths_in_one_process_and_in_two() {
     }
 }
 
+/// Returns the threads of the sides of a result.
+fn threads(result: &Value) -> Vec<(u64, &str)> {
+    let sides = result["sides"].as_array().unwrap().iter();
+    let of = |side: &'_ Value| side["thread"].as_u64().unwrap();
+    sides
+        .map(|side| (of(side), side["side"].as_str().unwrap()))
+        .collect()
+}
+
+#[test]
+fn threads_are_measured_at_the_same_time_and_reported_each() {
+    libdat();
+    let json = file("bw-threads.json");
+    for api in ["engine", "rust", "c"] {
+        let words =
+            format!("--threads 3 -q 2 --api {api} -s 64 -n 100 --warmup 10 --rounds 2 --cpu 0,0,0");
+        let loopback = format!("bw --loopback {words} --json {}", json.display());
+        let ended = run(emulated("bw-threads", &loopback));
+        let ended = ended.expect(0, &["3 per side", "on CPUs 0, 0, 0", "thread 2"]);
+        check_row(&ended, 64, 600, false);
+        let value = results(&json);
+        assert_eq!(value["run"]["threads"], 3);
+        assert_eq!(threads(&value["results"][0])[2], (2, "client"));
+        let (server, port) = server_of("bw", "bw-threads", &format!("{words} -b"));
+        let two = format!(
+            "bw {words} -b -p {port} --json {} localhost",
+            json.display()
+        );
+        let ended = run(emulated("bw-threads", &two)).expect(0, &["thread 2"]);
+        check_row(&ended, 64, 1200, false);
+        let value = results(&json);
+        let all = threads(&value["results"][0]);
+        assert_eq!((all.len(), all[5]), (6, (2, "server")));
+        server.end().expect(0, &["finished 220 messages"]);
+    }
+}
+
+#[test]
+fn a_killed_side_with_threads_ends_the_other_and_other_numbers_are_refused() {
+    for kills_server in [true, false] {
+        let (mut server, port) = server_of("bw", "bw-thread", "--threads 2 -D 50 --timeout 5");
+        let words = format!("bw --threads 3 -D 50 -p {port} localhost");
+        run(emulated("bw-thread", &words)).expect(1, &["--threads: here 3, there 2"]);
+        let words = format!("bw --threads 2 -D 50 --timeout 5 -p {port} localhost");
+        let mut client = Running::start(&mut emulated("bw-thread", &words));
+        client.wait_for("BW average");
+        if kills_server {
+            server.kill();
+            client.end().expect(3, &[]);
+        } else {
+            client.kill();
+            server.end().expect(3, &[]);
+        }
+    }
+}
+
 #[test]
 fn all_sizes_are_in_the_table_and_in_csv() {
     let ended = run(emulated(
@@ -334,6 +390,9 @@ fn options_without_sense_are_refused_by_name() {
         ("bw -l 65", "--post_list"),
         ("bw -q 0", "--qp"),
         ("bw -Q 0", "--cq-mod"),
+        ("bw --threads 0", "--threads"),
+        ("bw --threads 2 --cpu 0", "--cpu names 1 CPU for 2 threads"),
+        ("bw --cpu 0,1", "--cpu names 2 CPUs for 1 thread"),
         ("bw -s 0", "--size"),
         ("bw -a -s 4", "--size"),
         ("bw -n 5 -D 1", "--iters"),

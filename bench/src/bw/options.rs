@@ -5,6 +5,7 @@ use clap::Args;
 use crate::ends::LONGEST_LIST;
 use crate::failure::Failure;
 use crate::options::{MAX_WARMUP, Operation, RunArgs, choices, default_inline, size};
+use crate::output::counted;
 use crate::results::{self, Offer, Percentiles, Unit};
 
 pub(crate) const ABOUT: &str = "\
@@ -44,6 +45,12 @@ RDMA write after half of them. So no message meets an empty receive queue,
 whatever -r is; a small -r makes the sender wait. perftest does so on iWARP
 only, and elsewhere relies on the device to send again.
 
+With --threads, each thread of a side has the device open for itself, with -q
+endpoints, completion queues and memory of its own, and a control connection, for
+which the server opens a further TCP port. The threads begin each round together;
+the figures are sums of the threads', whose times need not be the same, and the
+lines below say what each has done. --cpu has a CPU for each thread.
+
 With --check, each message has bytes of its own, and every byte is compared with
 what was sent: a changed, lost or repeated message ends the run. Writing and
 comparing are within the measured time, so the figures are not those of the device
@@ -51,8 +58,8 @@ alone; the head of the table and the JSON file say so. -o write has no --check:
 nothing tells the receiver when a write has arrived.
 
 A result is UNRELIABLE for the reasons that 'dat-bench lat --help' lists. Both
-sides need the same -o, -s, -a, -n, -D, --rounds, --api, -q, -b, --check and --sge,
-with -o send and -o write-imm the same -l and -r, and with --check the same -t. Nothing is authenticated or encrypted; see
+sides need the same -o, -s, -a, -n, -D, --rounds, --api, -q, -b, --threads, --check
+and --sge, with -o send and -o write-imm the same -l and -r, and with --check the same -t. Nothing is authenticated or encrypted; see
 'dat-bench lat --help' for servers.
 
 Ctrl-C ends the run after the current round; what was measured until then is
@@ -103,6 +110,9 @@ pub(crate) struct BwArgs {
     /// Endpoints of each side
     #[arg(short = 'q', long = "qp", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) endpoints: u32,
+    /// Measuring threads of each side, which share nothing: each has -q endpoints of its own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) threads: u32,
     /// Both sides send at the same time
     #[arg(short = 'b', long = "bidirectional")]
     pub(crate) both: bool,
@@ -188,6 +198,7 @@ impl BwArgs {
         match what {
             Throughput::Rate => Some("only 'bw' looks for it"),
             _ if self.no_peak => Some("-N switches it off"),
+            _ if self.threads > 1 => Some("with --threads, it is not looked for"),
             _ if self.run.duration.is_some() => Some("with -D, it is not looked for"),
             _ if all > MOST_FOR_PEAK => Some("it is looked for in up to 20000 messages per size"),
             Throughput::Bw => None,
@@ -216,8 +227,11 @@ impl BwArgs {
     pub(crate) fn check(&self, what: Throughput) -> Result<(), Failure> {
         self.run.check(&[])?;
         self.check_conditions(what)?;
-        self.run
-            .check_peer(&[(self.warmup.is_some(), "--warmup"), (self.both, "-b")])?;
+        self.run.check_peer(&[
+            (self.warmup.is_some(), "--warmup"),
+            (self.both, "-b"),
+            (self.threads > 1, "--threads"),
+        ])?;
         if self.run.perftest.report_unsorted {
             return Err(Failure::usage(
                 "-U: bw and rate measure no single messages; 'lat -U' prints the latency of each",
@@ -233,6 +247,13 @@ impl BwArgs {
             return Err(Failure::usage(
                 "--check has no meaning with -o write: nothing tells the receiver when a write has arrived, and the next one would overwrite it; use -o write-imm or -o send",
             ));
+        }
+        if !matches!(self.run.cpu.len(), 0) && self.run.cpu.len() != self.threads as usize {
+            return Err(Failure::usage(format!(
+                "--cpu names {} for {}: give one for each, such as --cpu 2,3",
+                counted(self.run.cpu.len() as u32, "CPU"),
+                counted(self.threads, "thread")
+            )));
         }
         if self.list > 1 && self.run.measures_dat() {
             return Err(Failure::usage(

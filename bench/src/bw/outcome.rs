@@ -47,6 +47,23 @@ impl Outcome {
         }
     }
 
+    /// Returns what each thread has sent: the client's, and with both directions the server's.
+    pub(super) fn threads(&self, both: bool) -> Vec<&[Transfer]> {
+        self.sides.chunks(if both { 2 } else { 1 }).collect()
+    }
+
+    /// Returns what all threads of the client have sent.
+    pub(super) fn client(&self, both: bool) -> Transfer {
+        let mut sum = Transfer::default();
+        for sides in self.threads(both) {
+            let side = &sides[0];
+            sum.messages = sum.messages.saturating_add(side.messages);
+            sum.cpu_nanoseconds = sum.cpu_nanoseconds.saturating_add(side.cpu_nanoseconds);
+            sum.idle_nanoseconds = sum.idle_nanoseconds.saturating_add(side.idle_nanoseconds);
+        }
+        sum
+    }
+
     /// Returns the number of measured messages of both sides.
     pub(super) fn messages(&self) -> u64 {
         let each = self.sides.iter().map(|side| side.messages);

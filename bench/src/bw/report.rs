@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::options::Throughput;
+use super::options::{BwArgs, Throughput};
 use super::outcome::{Outcome, average, busy, cpu};
 use super::plan::Plan;
 use crate::exchange::Transfer;
@@ -32,11 +32,14 @@ pub(super) struct Conditions {
     /// Requests that share a completion, for the smallest size.
     pub(super) moderation: u32,
     pub(super) gigabits: bool,
+    pub(super) threads: u32,
+    /// The CPUs of the threads, if they are pinned.
+    pub(super) cpus: Vec<usize>,
 }
 
 impl Conditions {
     /// `run` are those of every run with two sides.
-    pub(super) fn of(plan: &Plan, run: RunConditions) -> Self {
+    pub(super) fn of(plan: &Plan, args: &BwArgs, run: RunConditions) -> Self {
         let moderation = |&size| plan.args.moderation(size).min(run.tx_depth);
         Self {
             command: plan.what,
@@ -44,7 +47,9 @@ impl Conditions {
             endpoints: plan.args.endpoints,
             list: plan.args.list,
             moderation: plan.common.amount.sizes.first().map_or(1, moderation),
-            gigabits: plan.args.gigabits,
+            gigabits: args.gigabits,
+            threads: args.threads,
+            cpus: args.run.cpu.clone(),
             run,
         }
     }
@@ -84,6 +89,18 @@ impl fmt::Display for Conditions {
             " run      : {} after {} warm-up messages per size and endpoint; {} rounds",
             run.goal, run.warmup, run.rounds
         )?;
+        if self.threads > 1 {
+            let cpus: Vec<_> = self.cpus.iter().map(usize::to_string).collect();
+            let pinned = match cpus.is_empty() {
+                true => "not pinned".to_owned(),
+                false => format!("on CPUs {}", cpus.join(", ")),
+            };
+            writeln!(
+                f,
+                " threads  : {} per side, each with its own endpoints, {pinned}; figures are sums of all",
+                self.threads
+            )?;
+        }
         f.write_str(&run.message_line())?;
         f.write_str(&run.host_lines())
     }
@@ -127,7 +144,15 @@ pub(super) fn header(conditions: &Conditions) -> String {
 
 /// Returns the rows of one size, one per interface.
 pub(super) fn rows(outcomes: &[Outcome], conditions: &Conditions) -> String {
-    let rows: Vec<_> = outcomes.iter().map(|it| row(it, conditions)).collect();
+    let mut rows = Vec::new();
+    for outcome in outcomes {
+        rows.push(row(outcome, conditions));
+        let threads = outcome.threads(conditions.both);
+        if threads.len() > 1 {
+            let thread = |(number, sides)| thread_row(number, sides, outcome, conditions);
+            rows.extend(threads.into_iter().enumerate().map(thread));
+        }
+    }
     rows.join("\n")
 }
 
@@ -137,20 +162,43 @@ fn row(outcome: &Outcome, conditions: &Conditions) -> String {
     let interval = outcome.interval().map_or("-".to_owned(), |it| {
         format!("{:.2}..{:.2}", it.low / bytes, it.high / bytes)
     });
-    let client = |of: fn(&Transfer) -> f64| format!("{:.0}", outcome.sides.first().map_or(0.0, of));
+    let client = outcome.client(conditions.both);
     line([
         &outcome.size.to_string(),
         &outcome.messages().to_string(),
         &outcome.peak_rate().map_or("-".to_owned(), bandwidth),
         &bandwidth(outcome.rate()),
         &format!("{:.6}", outcome.rate() / 1e6),
-        &client(cpu),
-        &client(busy),
+        &format!("{:.0}", cpu(&client)),
+        &format!("{:.0}", busy(&client)),
         &interval,
         match conditions.run.has_several_apis() {
             true => outcome.api.name(),
             false => "",
         },
+    ])
+}
+
+/// Returns the row of a thread below that of all.
+fn thread_row(
+    number: usize,
+    sides: &[Transfer],
+    outcome: &Outcome,
+    conditions: &Conditions,
+) -> String {
+    let (_, bytes) = conditions.unit();
+    let rate: f64 = sides.iter().map(average).sum();
+    let messages: u64 = sides.iter().map(|side| side.messages).sum();
+    line([
+        &format!("thread {number}"),
+        &messages.to_string(),
+        "-",
+        &format!("{:.2}", outcome.bytes(rate) / bytes),
+        &format!("{:.6}", rate / 1e6),
+        &format!("{:.0}", cpu(&sides[0])),
+        &format!("{:.0}", busy(&sides[0])),
+        "-",
+        "",
     ])
 }
 
@@ -165,7 +213,7 @@ pub(super) fn note(conditions: &Conditions) -> String {
         false => "",
     };
     format!(
-        " {unit}; Mpps: 10^6 messages per second\n BW peak: from some post to some completion of a round; BW average: all bytes by all time\n CPU: processor time of the client's thread for each message that it has sent{both}; busy: the same without polls that found nothing, at most\n 95% median: confidence interval of the median of the rounds; an average outside of it is that of disturbed rounds\n -: too few rounds, or not measured"
+        " {unit}; Mpps: 10^6 messages per second\n BW peak: from some post to some completion of a round; BW average: all bytes by all time\n CPU: processor time of the client for each message that it has sent{both}; busy: the same without polls that found nothing, at most\n 95% median: confidence interval of the median of the rounds; an average outside of it is that of disturbed rounds\n -: too few rounds, or not measured"
     )
 }
 
@@ -181,21 +229,27 @@ pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome], complete: bool
             common: run,
             bidirectional: conditions.both,
             endpoints: conditions.endpoints,
+            threads: conditions.threads,
+            cpus: &conditions.cpus,
             post_list: conditions.list,
             cq_moderation: conditions.moderation,
             warmup_messages: run.warmup,
         },
         complete: complete,
-        results: outcomes.iter().map(|it| entry(it, run.verified)).collect::<Vec<_>>(),
+        results: outcomes.iter().map(|it| entry(it, conditions)).collect::<Vec<_>>(),
     };
     document(SCHEMA, &run.device, body)
 }
 
 /// Returns the results of one case.
-fn entry(outcome: &Outcome, verified: bool) -> impl Serialize {
+fn entry(outcome: &Outcome, conditions: &Conditions) -> impl Serialize {
     let rate = outcome.rate();
-    let sides = outcome.sides.iter().map(|side| {
+    let client = outcome.client(conditions.both);
+    let of_a_thread = if conditions.both { 2 } else { 1 };
+    let sides = outcome.sides.iter().enumerate().map(|(at, side)| {
         object! {
+            side: if at % of_a_thread == 0 { "client" } else { "server" },
+            thread: at / of_a_thread,
             messages: side.messages,
             seconds: side.picoseconds as f64 / 1e12,
             messages_per_second: average(side),
@@ -212,8 +266,10 @@ fn entry(outcome: &Outcome, verified: bool) -> impl Serialize {
         messages_per_second: rate,
         round_bytes_per_second: outcome.round_bytes(),
         round_median_interval_bytes_per_second: outcome.interval(),
+        cpu_nanoseconds_per_message: cpu(&client),
+        busy_nanoseconds_per_message: busy(&client),
         sides: sides.collect::<Vec<_>>(),
-        payload_verified: verified,
+        payload_verified: conditions.run.verified,
         #[serde(flatten)]
         reliability: outcome.reliability(),
     }

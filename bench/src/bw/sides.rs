@@ -42,6 +42,7 @@ impl Command for Plan {
     type Case = u32;
     type Pass = Pass;
     type Recording = Recording;
+    type Share = Recording;
     type Outcome = Outcome;
     type Side<E: End + 'static> = Side<E>;
 
@@ -53,6 +54,7 @@ impl Command for Plan {
         let operation = self.common.setup.operation;
         let mut options = self.common.options(self.what.name());
         options.set("-q", self.args.endpoints.to_string());
+        options.set("--threads", self.args.threads.to_string());
         options.set("-b", if self.args.both { "given" } else { "not given" });
         if operation.takes_receives() {
             // The sender counts with the receives and lists of the other side.
@@ -82,6 +84,16 @@ impl Command for Plan {
 
     fn recording(&self) -> Recording {
         Recording::default()
+    }
+
+    fn share(recording: &Recording) -> Recording {
+        recording.clone()
+    }
+
+    fn join(recording: &mut Recording, share: Recording) {
+        recording.sides.extend(share.sides);
+        recording.noise.add(&share.noise);
+        recording.messages = recording.messages.saturating_add(share.messages);
     }
 
     fn messages(recording: &Recording) -> u64 {

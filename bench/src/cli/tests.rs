@@ -188,7 +188,6 @@ fn invalid_options_and_combinations_are_refused() {
         "--rate 5k,5000",
         "--rate max",
         "--rate 5 --api rust --wait poll host",
-        "-q 2",
         "--api verbs",
         "--api",
         "--api rust,rust",

@@ -25,6 +25,8 @@ pub(crate) enum Message {
     /// The client accepts the options, the queue pair is connected, or the memory for the next
     /// size is prepared.
     Ready,
+    /// From the responder: the TCP port for the control connections of the initiator's other threads.
+    Port(u16),
     /// The initiator is about to send messages of this size.
     Begin {
         /// Message size in bytes.
@@ -136,6 +138,7 @@ impl Message {
             Self::Service(_) => "service",
             Self::DataInOrder(_) => "order of data",
             Self::Ready => "ready",
+            Self::Port(_) => "port",
             Self::Begin { .. } => "begin",
             Self::Done(_) => "done",
             Self::Abort(_) => "abort",
@@ -193,6 +196,7 @@ mod tests {
             Message::DataInOrder(DataInOrder::No),
             Message::DataInOrder(DataInOrder::Unknown),
             Message::Ready,
+            Message::Port(18_516),
             Message::Begin { size: 1 << 23 },
             Message::Done(Done {
                 messages: u64::MAX,

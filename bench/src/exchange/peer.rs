@@ -166,6 +166,16 @@ impl Peer {
         receive!(self, "service", Message::Service(service) => service)
     }
 
+    /// Sends the port for the control connections of further threads.
+    pub(crate) fn send_port(&mut self, port: u16) -> Result<(), Failure> {
+        self.send(&Message::Port(port))
+    }
+
+    /// Receives the port for the control connections of further threads.
+    pub(crate) fn await_port(&mut self) -> Result<u16, Failure> {
+        receive!(self, "port", Message::Port(port) => port)
+    }
+
     /// Exchanges what the queue pairs say about the order of data. Returns what holds for
     /// both sides.
     pub(crate) fn exchange_order(&mut self, ours: DataInOrder) -> Result<DataInOrder, Failure> {

@@ -68,10 +68,10 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
     let mut plan = Plan::new(args);
     plan.fit_to_device(&opened.device_port, opened.listen, args)?;
     if args.run.is_server() {
-        return runs::serve(&opened, &mut plan, &args.run);
+        return runs::serve(&opened, &mut plan, &args.run, &[]);
     }
     // Connects before it prints the head of the table.
-    let sides = Sides::connect(&opened.interfaces, &mut plan, &args.run)?;
+    let sides = Sides::connect(&opened.interfaces, &mut plan, &args.run, None)?;
     let conditions = plan.conditions(opened.conditions(&plan.common, &args.run));
     let columns = Columns {
         rates: conditions.is_open(),

@@ -216,6 +216,11 @@ impl LatArgs {
             (self.run.perftest.report_unsorted, "-U"),
         ])?;
         self.run.check_size(self.size, SIZE)?;
+        if self.run.cpu.len() > 1 {
+            return Err(Failure::usage(
+                "--cpu names several CPUs, but lat has one measuring thread; 'bw' and 'rate' have --threads",
+            ));
+        }
         if self.last_byte.is_some() && self.run.operation != Operation::Write {
             return Err(Failure::usage(format!(
                 "--last-byte has no meaning with -o {}: only the receiver of a write polls memory; leave it out",

@@ -57,6 +57,7 @@ impl Command for Plan {
     type Case = (u32, Option<f64>);
     type Pass = Pass;
     type Recording = Recording;
+    type Share = ();
     type Outcome = Outcome;
     /// The endpoints of a side, which take turns.
     type Side<E: End + 'static> = Vec<Side<E>>;
@@ -104,6 +105,11 @@ impl Command for Plan {
     fn recording(&self) -> Recording {
         Recording::new(|| self.samples(), self.timeline())
     }
+
+    /// `lat` has one thread.
+    fn share(_: &Recording) {}
+
+    fn join(_: &mut Recording, (): ()) {}
 
     fn messages(recording: &Recording) -> u64 {
         recording.messages

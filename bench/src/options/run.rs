@@ -92,9 +92,9 @@ pub(crate) struct RunArgs {
     /// Longest wait for the other side [default: 10; a server waits for a client without limit]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
-    /// Pin the measuring thread to this CPU
-    #[arg(long, value_name = "LIST", value_parser = cpu)]
-    pub(crate) cpu: Option<usize>,
+    /// Pin the measuring thread to this CPU; with --threads, a list with one for each
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = cpu)]
+    pub(crate) cpu: Vec<usize>,
     #[command(flatten)]
     pub(crate) results: ResultArgs,
     #[command(flatten)]
@@ -271,8 +271,6 @@ impl RunArgs {
             (self.check, "--check"),
             (self.sge > 1, "--sge"),
             (self.perftest.network.rdma_cm, "-R"),
-            (self.check, "--check"),
-            (self.sge > 1, "--sge"),
         ];
         let mut all = common.iter().chain(others);
         match all.find(|(given, _)| *given) {

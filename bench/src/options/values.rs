@@ -179,7 +179,7 @@ pub(crate) fn per_second(text: &str) -> Result<f64, String> {
 /// Parses one CPU number. `host::pin` refuses a CPU that does not exist.
 pub(crate) fn cpu(text: &str) -> Result<usize, String> {
     if text.contains([',', '-']) {
-        return Err("expected one CPU number: there is one measuring thread".into());
+        return Err("expected CPU numbers with commas between them; there are no ranges".into());
     }
     text.parse()
         .map_err(|_| "expected a CPU number, as in /proc/cpuinfo".into())

@@ -138,8 +138,8 @@ pub(super) fn bw(entry: &Value) -> Vec<Case> {
         case.add(name, &value.into(), unit);
     }
     let client = [
-        ("cpu", "/sides/0/cpu_nanoseconds_per_message"),
-        ("busy", "/sides/0/busy_nanoseconds_per_message"),
+        ("cpu", "/cpu_nanoseconds_per_message"),
+        ("busy", "/busy_nanoseconds_per_message"),
     ];
     add(&mut case, entry, Unit::Nanoseconds, &client);
     vec![case]

@@ -14,7 +14,7 @@ pub(crate) struct Measured<O> {
 
 /// Measures all cases. Prints `head`, and the rows of each case when it is measured.
 pub(crate) fn measure<P: Command>(
-    mut sides: Sides<P>,
+    mut sides: Sides<'_, P>,
     plan: &P,
     head: String,
     rows: impl Fn(&[P::Outcome]) -> String,
@@ -45,7 +45,7 @@ pub(crate) fn measure<P: Command>(
 /// Measures one case through every API, in turns. Returns the results that have rounds, also
 /// after a failure.
 fn measure_case<P: Command>(
-    sides: &mut Sides<P>,
+    sides: &mut Sides<'_, P>,
     plan: &P,
     (size, case): (u32, P::Case),
     recording: &mut P::Recording,

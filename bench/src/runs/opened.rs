@@ -36,7 +36,8 @@ pub(crate) fn open<P: Command>(args: &RunArgs, needs: &Needs) -> Result<Opened<P
     let libdat = args.api.contains(&Api::C).then(Libdat::load).transpose()?;
     let listen = args.listen()?;
     if args.listen.is_some() {
-        // SAFETY: no other thread of this program runs before a device is opened.
+        // SAFETY: the threads of `--threads` wait until the first one has opened the device, and no
+        // other thread runs before.
         unsafe { std::env::set_var(LISTEN, listen.to_string()) };
     }
     let device_port = DevicePort::open(args.on.select()?, args, needs)?;
@@ -62,7 +63,7 @@ pub(crate) fn open<P: Command>(args: &RunArgs, needs: &Needs) -> Result<Opened<P
     };
     let interfaces = args.api.iter().map(open).collect::<Result<_, _>>()?;
     // After the interfaces are open: threads that they started stay unpinned.
-    if let Some(cpu) = args.cpu {
+    if let Some(&cpu) = args.cpu.first() {
         host::pin(cpu)?;
     }
     Ok(Opened {
@@ -101,7 +102,7 @@ impl<P: Command> Opened<P> {
                 false => Checked::No,
             },
             segments: setup.segments,
-            cpu: args.cpu,
+            cpu: args.cpu.first().copied(),
             network: args.perftest.network,
             verified: setup.verifies,
             clock: ClockFacts::of(plan.clock),

@@ -1,6 +1,7 @@
 //! The server of a run: waits for clients and answers them, with `--persist` one after another;
 //! and what a side makes of the other's failure.
 
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use super::opened::Opened;
@@ -21,6 +22,7 @@ pub(crate) fn serve<P: Command>(
     opened: &Opened<P>,
     plan: &mut P,
     args: &RunArgs,
+    threads: &[Sender<Peer>],
 ) -> Result<(), Failure> {
     let control_port = ControlPort::open(opened.listen, args.port)?;
     let note = opened.device_port.facts().emulation_note();
@@ -41,8 +43,10 @@ pub(crate) fn serve<P: Command>(
         };
         let name = peer.name().to_owned();
         output::line(format_args!(" client {name}"))?;
-        let answered = match Sides::with(&opened.interfaces, plan, Some(peer), Role::Server) {
-            Ok(sides) => answer_all(sides, plan),
+        let sides = admit(peer, opened, plan, threads)
+            .and_then(|peer| Sides::with(&opened.interfaces, plan, Some(peer), Role::Server, None));
+        let answered = match sides {
+            Ok(sides) => answer_all(sides, plan, true),
             // A failure of this host would repeat with every client.
             Err(failure @ Failure::Environment(_)) => Err(failure),
             Err(failure) => {
@@ -61,8 +65,44 @@ pub(crate) fn serve<P: Command>(
     }
 }
 
+/// Waits for the control connections of a client's other threads, on a port that only this client
+/// is told, and gives one to each thread of this side.
+fn admit<P: Command>(
+    mut peer: Peer,
+    opened: &Opened<P>,
+    plan: &P,
+    threads: &[Sender<Peer>],
+) -> Result<Peer, Failure> {
+    if threads.is_empty() {
+        return Ok(peer);
+    }
+    let control_port = ControlPort::open(opened.listen, 0)?;
+    peer.send_port(control_port.port()?)?;
+    let timeout = plan.common().setup.timeout;
+    let mut listener = ClientListener::new(control_port, plan.options(), timeout);
+    for thread in threads {
+        let mut ignored = |cause: &str| {
+            tracing::debug!("{cause}");
+            Ok(())
+        };
+        let Some(other) = listener.wait(Some(timeout), &mut ignored)? else {
+            return Err(Failure::timed_out(
+                "the control connection of another thread of the client",
+                timeout,
+            ));
+        };
+        let sent = thread.send(other);
+        sent.map_err(|_| Failure::run("a thread of this side has ended"))?;
+    }
+    Ok(peer)
+}
+
 /// Answers all cases.
-fn answer_all<P: Command>(mut sides: Sides<P>, plan: &P) -> Result<(), Failure> {
+pub(super) fn answer_all<P: Command>(
+    mut sides: Sides<'_, P>,
+    plan: &P,
+    prints: bool,
+) -> Result<(), Failure> {
     let amount = &plan.common().amount;
     let mut recording = plan.recording();
     for (size, case) in plan.cases() {
@@ -71,7 +111,7 @@ fn answer_all<P: Command>(mut sides: Sides<P>, plan: &P) -> Result<(), Failure> 
             sides.measure(turn, plan, plan.pass(case, round), &mut recording)?;
             messages[turn] = P::messages(&recording).saturating_add(messages[turn]);
         }
-        for (api, messages) in amount.apis.iter().zip(messages) {
+        for (api, messages) in amount.apis.iter().zip(messages).filter(|_| prints) {
             output::line(format_args!(
                 " {} {messages} messages of {size} bytes through api {}; the client prints the results",
                 P::SERVED,

@@ -9,6 +9,7 @@ use std::fmt::Debug;
 use dat_engine::DataInOrder;
 
 use super::common::CommonPlan;
+use super::team::Team;
 use crate::ends::{End, Link, RemoteInterface, Role};
 use crate::exchange::{Options, Peer, Test, Verb};
 use crate::failure::Failure;
@@ -28,6 +29,8 @@ pub(crate) trait Command: Sized + 'static {
     type Pass: Copy;
     /// What a pass records.
     type Recording;
+    /// What the threads of a side hand over to the first one after a pass.
+    type Share: Send;
     /// The results of a case through one API.
     type Outcome;
     /// One side of an API.
@@ -58,6 +61,12 @@ pub(crate) trait Command: Sized + 'static {
     fn pass(&self, case: Self::Case, round: u32) -> Self::Pass;
 
     fn recording(&self) -> Self::Recording;
+
+    /// Returns what a thread hands over to the first one.
+    fn share(recording: &Self::Recording) -> Self::Share;
+
+    /// Adds what another thread has handed over.
+    fn join(recording: &mut Self::Recording, share: Self::Share);
 
     /// Returns the number of messages that the last pass has exchanged.
     fn messages(recording: &Self::Recording) -> u64;
@@ -191,28 +200,51 @@ impl<I: RemoteInterface, P: Command> OpenInterface<P> for I {
 }
 
 /// The connected sides of every API, in the order of `--api`.
-pub(crate) struct Sides<P: Command> {
+pub(crate) struct Sides<'t, P: Command> {
     each: Vec<RunPass<P>>,
     /// The control connection to the other process; none with `--loopback`.
     peer: Option<Peer>,
+    /// The other threads of this side, and the number of this one; none if there is one thread.
+    team: Option<Member<'t, P>>,
 }
 
-impl<P: Command> Sides<P> {
+/// A thread of a team: its number, from 0.
+pub(crate) type Member<'t, P> = (&'t Team<<P as Command>::Share>, u32);
+
+impl<'t, P: Command> Sides<'t, P> {
     /// Connects within this process, or as the client to the server of `args`, which must have
     /// the same options.
     pub(crate) fn connect(
         interfaces: &[Box<dyn OpenInterface<P>>],
         plan: &mut P,
         args: &RunArgs,
+        team: Option<Member<'t, P>>,
     ) -> Result<Self, Failure> {
         let Some(host) = &args.host else {
-            return Self::with(interfaces, plan, None, Role::Client);
+            if let Some((team, _)) = team {
+                team.meet()?;
+            }
+            return Self::with(interfaces, plan, None, Role::Client, team);
         };
-        let peer = Peer::connect(host, args.port, plan.common().setup.timeout)?;
+        // All threads but the first wait for the port that the server tells the first one.
+        let port = match team {
+            Some((team, 1..)) => {
+                team.meet()?;
+                team.port()
+            }
+            _ => args.port,
+        };
+        let peer = Peer::connect(host, port, plan.common().setup.timeout)?;
         let mut peer = peer.speaking(perftest(plan, args))?;
-        let agreed = peer.agree(&plan.options());
+        let agreed = peer.agree(&plan.options()).and_then(|()| match team {
+            Some((team, 0)) => {
+                team.set_port(peer.await_port()?);
+                team.meet()
+            }
+            _ => Ok(()),
+        });
         abort_on_failure(&mut peer, agreed)?;
-        Self::with(interfaces, plan, Some(peer), Role::Client)
+        Self::with(interfaces, plan, Some(peer), Role::Client, team)
     }
 
     /// Connects one side or two per API. With another process, the options must have been
@@ -222,9 +254,10 @@ impl<P: Command> Sides<P> {
         plan: &mut P,
         peer: Option<Peer>,
         role: Role,
+        team: Option<Member<'t, P>>,
     ) -> Result<Self, Failure> {
         let each = Vec::with_capacity(interfaces.len());
-        let mut sides = Self { each, peer };
+        let mut sides = Self { each, peer, team };
         sides.run(|each, mut peer| {
             let mut order = DataInOrder::Yes;
             for interface in interfaces {
@@ -247,7 +280,8 @@ impl<P: Command> Sides<P> {
         Ok(sides)
     }
 
-    /// Runs one pass of one API.
+    /// Runs one pass of one API, at the same time as the other threads. The first thread's
+    /// recording then has those of all.
     pub(super) fn measure(
         &mut self,
         turn: usize,
@@ -255,7 +289,22 @@ impl<P: Command> Sides<P> {
         pass: P::Pass,
         recording: &mut P::Recording,
     ) -> Result<(), Failure> {
-        self.run(|each, peer| each[turn](plan, pass, peer, recording))
+        let Some((team, thread)) = self.team else {
+            return self.run(|each, peer| each[turn](plan, pass, peer, recording));
+        };
+        self.run(|each, peer| {
+            team.meet()?;
+            each[turn](plan, pass, peer, recording)?;
+            if thread > 0 {
+                team.give(thread, P::share(recording));
+            }
+            team.meet()
+        })?;
+        if thread == 0 {
+            let shares = team.take().into_iter();
+            shares.for_each(|share| P::join(recording, share));
+        }
+        Ok(())
     }
 
     /// Does something with the sides. Tells the other process of a failure.
@@ -264,6 +313,9 @@ impl<P: Command> Sides<P> {
         work: impl FnOnce(&mut Vec<RunPass<P>>, Option<&mut Peer>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let done = work(&mut self.each, self.peer.as_mut());
+        if let (Err(failure), Some((team, _))) = (&done, self.team) {
+            team.end(&failure.to_string());
+        }
         match &mut self.peer {
             Some(peer) => abort_on_failure(peer, done),
             None => done,
