@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::common::{Running, await_listener, eventually, find, finish, free_port, run, start};
+use crate::common::{
+    Running, await_listener, eventually, find, finish, free_port, launcher, run, skipped, start,
+};
 
 const VERBS: &str = "ibverbs-utils";
 const CM: &str = "rdmacm-utils";
@@ -141,6 +143,31 @@ fn rdma_cm_connects_two_hosts() {
     let client = hosts.command(&hosts.client, &ucmatose, &["-c", "10", "-s", &hosts.server]);
     finish(client).expect_success("ucmatose");
     server.finish().expect_success("ucmatose, server");
+}
+
+#[test]
+fn programs_without_privileges_meet_between_network_namespaces() {
+    let Some(rping) = find("rping", CM) else {
+        return;
+    };
+    let spaces = ["--user", "--map-root-user", "--net"];
+    let mut trial = Command::new("unshare");
+    trial
+        .args(spaces)
+        .args(["ip", "link", "add", "try0", "type", "veth"]);
+    let trial = finish(trial);
+    if !trial.status.success() {
+        return skipped(&format!("no network namespaces here: {}", trial.output));
+    }
+    let mut command = Command::new("unshare");
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/other_hosts/two_namespaces.sh"
+    );
+    command.args(spaces).args(["sh", script]).arg(launcher());
+    command.args(["run", "--wire", "udp", "--"]).arg(rping);
+    let output = finish(command).expect_success("the script");
+    assert_eq!(output.matches("ping data: ").count(), 6, "{output}");
 }
 
 #[test]
