@@ -66,6 +66,7 @@ pub(crate) fn line(text: impl Display) -> Result<(), Failure> {
 pub(crate) fn counted(count: impl Into<u64>, thing: &str) -> String {
     match count.into() {
         1 => format!("1 {thing}"),
+        count if thing.ends_with("ch") => format!("{count} {thing}es"),
         count => format!("{count} {thing}s"),
     }
 }

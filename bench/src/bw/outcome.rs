@@ -4,6 +4,7 @@ use super::pass::Recording;
 use crate::exchange::Transfer;
 use crate::noise::{Noise, Waiting};
 use crate::options::Api;
+use crate::output::counted;
 use crate::report::Reliability;
 use crate::stats::rounds::{Interval, median_interval};
 
@@ -101,7 +102,7 @@ impl Outcome {
 
     /// Returns whether the result can be relied on.
     pub(super) fn reliability(&self) -> Reliability<'_> {
-        let case = format!("{} bytes, api {}", self.size, self.api.name());
+        let case = format!("{}, api {}", counted(self.size, "byte"), self.api.name());
         Reliability::of(case, &self.noise, "the measuring thread", Waiting::Spins)
     }
 }

@@ -86,8 +86,10 @@ impl fmt::Display for Conditions {
         )?;
         writeln!(
             f,
-            " run      : {} after {} warm-up messages per size and endpoint; {} rounds",
-            run.goal, run.warmup, run.rounds
+            " run      : {} after {} per size and endpoint; {}",
+            run.goal,
+            counted(run.warmup, "warm-up message"),
+            counted(run.rounds, "round")
         )?;
         if self.threads > 1 {
             let cpus: Vec<_> = self.cpus.iter().map(usize::to_string).collect();

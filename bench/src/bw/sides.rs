@@ -29,6 +29,7 @@ use crate::exchange::{Done, Options, Peer, Transfer};
 use crate::failure::Failure;
 use crate::noise::{Noise, Watch};
 use crate::options::Api;
+use crate::output::counted;
 use crate::runs::{Command, CommonPlan, explain};
 
 /// Timeout for a side that only waits. TCP keep-alive detects a peer that is gone.
@@ -339,7 +340,8 @@ impl<E: End> Remote<'_, E> {
             self.drive::<NUMBERED>(nothing, &mut Some(theirs), has_all)?;
             if self.side.taken() > sent {
                 return Err(Failure::run(format!(
-                    "{sent} messages were sent, but {} have arrived: the data path repeats messages",
+                    "sent {}, but {} arrived: the data path repeats messages",
+                    counted(sent, "message"),
                     self.side.taken()
                 )));
             }

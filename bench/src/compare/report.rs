@@ -8,6 +8,7 @@ use super::ours::Ours;
 use super::{perftest, ucx};
 use crate::host::Host;
 use crate::options::Operation;
+use crate::output::counted;
 use crate::report::columns::{figure, table};
 use crate::report::document::{document, object};
 use crate::report::fit::fit;
@@ -87,11 +88,11 @@ fn is_measurable(interval: Interval) -> bool {
 
 pub(super) fn text(conditions: &Conditions, pairs: &[Pair]) -> String {
     let rest = format!(
-        "{} of {} bytes; {} pairs of runs in turns, {} iterations each, two processes on this host",
+        "{} of {}; {} of runs in turns, {} each, two processes on this host",
         conditions.operation.name(),
-        conditions.bytes,
-        pairs.len(),
-        conditions.iterations
+        counted(conditions.bytes, "byte"),
+        counted(pairs.len() as u64, "pair"),
+        counted(conditions.iterations, "iteration")
     );
     let mut out = head(&conditions.device, &conditions.host, &rest);
     // Writing to a String cannot fail.
@@ -169,9 +170,9 @@ pub(super) fn text(conditions: &Conditions, pairs: &[Pair]) -> String {
     if let Some(first) = unreliable.first() {
         let _ = writeln!(
             out,
-            "\n UNRELIABLE: {} of {} runs of dat-bench, the first because {first}; {other} does not tell",
+            "\n UNRELIABLE: {} of {} of dat-bench, the first because {first}; {other} does not tell",
             unreliable.len(),
-            pairs.len()
+            counted(pairs.len() as u64, "run")
         );
     }
     fit(&out)

@@ -8,6 +8,7 @@ use super::operation::Operation;
 use super::variant::Variant;
 use crate::host::Host;
 use crate::noise::{Noise, Waiting};
+use crate::output;
 use crate::report::columns::table;
 use crate::report::document::{document, object};
 use crate::report::fit::fit;
@@ -99,8 +100,8 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     let counted = measured.any(|it| it.instructions.is_some());
     let _ = writeln!(
         out,
-        "\n nanoseconds per operation: median of {} rounds of {} (± half the interquartile range)",
-        conditions.rounds * conditions.turns,
+        "\n nanoseconds per operation: median of {} of {} (± half the interquartile range)",
+        output::counted(conditions.rounds * conditions.turns, "round"),
         conditions.operations_per_section
     );
     out += &operations(outcomes, |measured| {
@@ -121,7 +122,8 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     if left_out > 0 {
         let _ = writeln!(
             out,
-            "\n {left_out} sections are left out, because they had to wait for completions"
+            "\n left out  : {}, because completions had not arrived",
+            output::counted(left_out, "section")
         );
     }
     let _ = writeln!(out, " -: the interface has no such call");

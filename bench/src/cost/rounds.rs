@@ -23,6 +23,7 @@ use crate::ends::end::{BATCH, LIST};
 use crate::ends::interface::Interface;
 use crate::failure::Failure;
 use crate::nic::Nic;
+use crate::output::counted;
 
 /// A section has fewer waits that sleep than operations of other kinds, by this factor.
 const SLEEPS_DIVIDED_BY: u32 = 16;
@@ -450,7 +451,8 @@ fn stalled(
     nic.release();
     if since.get_or_insert_with(Instant::now).elapsed() > TIMEOUT {
         return Err(Failure::run(format!(
-            "{left} completions did not arrive within 10 s; is the port active?"
+            "{} did not arrive within 10 s; is the port active?",
+            counted(left as u64, "completion")
         )));
     }
     // On a single core the NIC thread has to run.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use crate::output::counted;
 use serde::Serialize;
 
 /// The directory of RDMA devices in sysfs.
@@ -76,7 +77,7 @@ impl Place {
                 true => String::new(),
                 false => format!(" (of {most})"),
             };
-            parts.push(format!("{now} lanes{of}"));
+            parts.push(format!("{}{of}", counted(now, "lane")));
         }
         if let Some([now, most]) = &self.pci_speed {
             let of = match now == most {

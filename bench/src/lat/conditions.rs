@@ -88,9 +88,9 @@ impl fmt::Display for Conditions {
         write!(f, "{}{}", run.device_line(), run.api_lines(&events))?;
         writeln!(
             f,
-            " run      : {} after {} warm-up round trips per size; {}, {}",
+            " run      : {} after {} per size; {}, {}",
             run.goal,
-            run.warmup,
+            counted(run.warmup, "warm-up round trip"),
             run.depths(),
             run.inline()
         )?;

@@ -96,7 +96,8 @@ Examples:
   dat-bench lat --rate 1k,10k,100k server-host open loop; the server needs --rate too
   dat-bench lat -D 10 --cpu 2 --hgrm r.hgrm --hlog r.hlog server-host
   dat-bench lat --peer perftest -o write -s 64 -n 10000 server-host   where ib_write_lat -s 64 -n 10000 runs
-  dat-bench lat -n 100000 --strict --fail-if 'p99>5us' server-host   for CI
+  dat-bench lat -D 10 --samples s.csv --json r.json server-host   when did the spikes come?
+  dat-bench lat -n 100000 --strict --fail-if 'p99.9>5us' server-host   for CI
 
 How to get a good number:
   * Pin with --cpu to an isolated core (isolcpus, nohz_full) of the device's NUMA node.

@@ -3,6 +3,7 @@
 use super::conditions::Conditions;
 use crate::noise::{Noise, Problem, Waiting};
 use crate::options::{Api, Wait};
+use crate::output::counted;
 use crate::report::{Distribution, Reliability, Series};
 use crate::stats::pace::Pace;
 
@@ -63,7 +64,7 @@ impl Outcome {
             Some(Wait::Adaptive | Wait::Block) if self.api != Api::Engine => Waiting::Sleeps,
             _ => Waiting::Spins,
         };
-        let mut case = format!("{} bytes, api {}", self.size, self.api.name());
+        let mut case = format!("{}, api {}", counted(self.size, "byte"), self.api.name());
         if let Some(open) = &self.open {
             case += &format!(", {}/s", open.rate);
         }

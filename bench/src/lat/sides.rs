@@ -41,6 +41,7 @@ use crate::exchange::{Done, Options, Peer};
 use crate::failure::Failure;
 use crate::noise::{Noise, Watch};
 use crate::options::{Api, Wait};
+use crate::output::counted;
 use crate::report::{Distribution, Series};
 use crate::runs::{Command, CommonPlan, explain};
 use crate::stats::pace::Pace;
@@ -315,6 +316,7 @@ fn compare(sent: u64, answered: u64) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::run(format!(
-        "{sent} messages were sent, but {answered} were answered: the data path loses or repeats messages"
+        "sent {}, but {answered} answered: the data path loses or repeats messages",
+        counted(sent, "message")
     )))
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::record::{Noise, Ran};
+use crate::output::counted;
 
 /// A thread that spins and runs less than this share of the time was starved.
 const LEAST_SHARE: f64 = 0.95;
@@ -72,9 +73,9 @@ fn starved(ran: Ran, thread: &str) -> Option<Problem> {
     (ran.share() < LEAST_SHARE && lost >= LEAST_LOSS).then(|| Problem {
         kind: "starved",
         reason: format!(
-            "{thread} ran {:.0} % of the time ({} involuntary switches)",
+            "{thread} ran {:.0} % of the time ({})",
             ran.share() * 100.0,
-            ran.involuntary_switches
+            counted(ran.involuntary_switches, "involuntary switch")
         ),
         remedy: OWN_CORE,
     })
@@ -149,8 +150,8 @@ impl fmt::Display for Noise {
         }
         write!(
             f,
-            ", {} involuntary switches",
-            self.ran.involuntary_switches
+            ", {}",
+            counted(self.ran.involuntary_switches, "involuntary switch")
         )?;
         if let Some(ran) = self.responder {
             write!(
@@ -179,7 +180,7 @@ impl fmt::Display for Noise {
             )?;
         }
         if self.migrations > 0 {
-            write!(f, "; CPU changed in {} rounds", self.migrations)?;
+            write!(f, "; CPU changed in {}", counted(self.migrations, "round"))?;
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::host::Host;
+use crate::output::counted;
 use crate::select::Selected;
 
 /// When a measurement ends.
@@ -28,7 +29,7 @@ fn as_seconds<S: serde::Serializer>(duration: &Duration, to: S) -> Result<S::Ok,
 impl fmt::Display for Goal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Iterations(count) => write!(f, "{count} iterations"),
+            Self::Iterations(count) => f.write_str(&counted(*count, "iteration")),
             Self::Duration(duration) => write!(f, "{} s", duration.as_secs_f64()),
         }
     }

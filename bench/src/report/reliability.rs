@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::fit::fit;
 use crate::failure::Failure;
 use crate::noise::{Noise, Problem, Waiting, problems};
+use crate::output::counted;
 
 /// Most unreliable cases that are listed.
 const MOST_LISTED: usize = 8;
@@ -124,9 +125,9 @@ pub(crate) fn require(strict: bool, all: &[Reliability<'_>]) -> Result<(), Failu
     let bad: Vec<_> = all.iter().filter(|it| !it.verdict.reliable).collect();
     match bad.first() {
         Some(first) if strict => Err(Failure::run(format!(
-            "{} of {} results are UNRELIABLE, and --strict was given: {}",
+            "UNRELIABLE: {} of {}, and --strict was given: {}",
             bad.len(),
-            all.len(),
+            counted(all.len() as u64, "result"),
             reasons(first)
         ))),
         _ => Ok(()),
@@ -176,7 +177,7 @@ mod tests {
         assert!(
             failure
                 .to_string()
-                .contains("2 of 3 results are UNRELIABLE"),
+                .contains("UNRELIABLE: 2 of 3 results, and"),
             "{failure}"
         );
         require(false, &all).unwrap();

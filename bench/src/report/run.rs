@@ -8,6 +8,7 @@ use super::conditions::{DeviceFacts, Goal};
 use crate::clock::Clock;
 use crate::host::Host;
 use crate::options::{Api, NetworkArgs, Operation, choices};
+use crate::output::counted;
 
 /// What is the same for all sizes of a run; as JSON, a part of `run`.
 #[derive(Clone, Debug, Serialize)]
@@ -118,8 +119,9 @@ impl RunConditions {
             false => "",
         };
         format!(
-            "inline up to {} bytes{cut}{}",
-            self.inline_bytes, self.network
+            "inline up to {}{cut}{}",
+            counted(self.inline_bytes, "byte"),
+            self.network
         )
     }
 
@@ -169,7 +171,7 @@ impl RunConditions {
         });
         let names: Vec<_> = names.collect();
         let turns = match self.has_several_apis() {
-            true => format!("; {} rounds each, in turns", self.rounds),
+            true => format!("; {} each, in turns", counted(self.rounds, "round")),
             false => String::new(),
         };
         let mut lines = format!(" api      : {}{rest}{turns}\n", names.join(", "));

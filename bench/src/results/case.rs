@@ -134,6 +134,7 @@ impl Case {
         let text = match (value, number) {
             (Value::Null, _) => return,
             (Value::String(text), _) => text.clone(),
+            (_, Some(1.0)) => format!("1{}", unit.strip_suffix('s').unwrap_or(unit)),
             (_, Some(number)) => format!("{number}{unit}"),
             (other, None) => other.to_string(),
         };

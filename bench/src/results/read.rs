@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::case::{Case, Unit};
 use super::series;
+use crate::output::counted;
 use crate::stats::rounds::median;
 
 const MEBIBYTE: f64 = (1 << 20) as f64;
@@ -239,7 +240,10 @@ pub(super) fn compare(pairs: &[Value]) -> Vec<Case> {
         let reasons: Vec<String> = pairs.iter().filter_map(first).collect();
         case.unreliable.extend(reasons.first().map(|reason| {
             let (bad, all) = (reasons.len(), pairs.len());
-            format!("{bad} of {all} runs, the first because {reason}")
+            format!(
+                "{bad} of {}, the first because {reason}",
+                counted(all as u64, "run")
+            )
         }));
         case
     };

@@ -54,10 +54,7 @@ fn disturbances(round: &Value) -> Option<String> {
     let milliseconds = |nanoseconds: u64| nanoseconds as f64 / 1e6;
     let longest = count("longest_gap_nanoseconds").map_or(0.0, |it| it as f64 / 1e3);
     let all = [
-        count("involuntary_switches").map(|it| match it {
-            1 => "1 involuntary switch".to_owned(),
-            more => format!("{more} involuntary switches"),
-        }),
+        count("involuntary_switches").map(|it| counted(it, "involuntary switch")),
         count("migrations").map(|_| "ended on another CPU".to_owned()),
         count("stolen_nanoseconds")
             .map(|it| format!("{} ms stolen by the hypervisor", milliseconds(it))),

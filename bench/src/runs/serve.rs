@@ -11,6 +11,7 @@ use crate::exchange::{ClientListener, ControlPort, Peer};
 use crate::failure::Failure;
 use crate::options::RunArgs;
 use crate::output;
+use crate::output::counted;
 
 /// How long to wait for the other side's failure after one on this side.
 const REMOTE_FAILURE_WAIT: Duration = Duration::from_millis(500);
@@ -113,8 +114,10 @@ pub(super) fn answer_all<P: Command>(
         }
         for (api, messages) in amount.apis.iter().zip(messages).filter(|_| prints) {
             output::line(format_args!(
-                " {} {messages} messages of {size} bytes through api {}; the client prints the results",
+                " {} {} of {} through api {}; the client prints the results",
                 P::SERVED,
+                counted(messages, "message"),
+                counted(size, "byte"),
                 api.name()
             ))?;
         }

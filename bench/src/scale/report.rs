@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::pages::{Faults, Pages};
 use crate::host::Host;
 use crate::noise::{Noise, Waiting};
+use crate::output::counted;
 use crate::report::columns::{figure, table};
 use crate::report::document::{document, object};
 use crate::report::fit::fit;
@@ -82,7 +83,7 @@ const LIBMLX5: &str = "libmlx5";
 
 impl Cost {
     fn reliability(&self, interface: &str, endpoints: u32) -> Reliability<'_> {
-        let case = format!("{interface}, {endpoints} endpoints");
+        let case = format!("{interface}, {}", counted(endpoints, "endpoint"));
         Reliability::of(case, &self.noise, "the measuring thread", Waiting::Sleeps)
     }
 
@@ -106,8 +107,9 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     // Writing to a String cannot fail.
     let _ = writeln!(
         out,
-        "\n per message (one SRQ; libmlx5 without locks): poll its completion and post its receive again; median of {} sections of {} messages, ± half the interquartile range",
-        conditions.rounds, conditions.messages_per_section
+        "\n per message (one SRQ; libmlx5 without locks): poll its completion and post its receive again; median of {} of {}, ± half the interquartile range",
+        counted(conditions.rounds, "section"),
+        counted(conditions.messages_per_section, "message")
     );
     let mut rows = Vec::new();
     for outcome in outcomes {

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::case::Cpus;
 use super::outcome::{Outcome, find};
 use crate::host::Host;
+use crate::output::counted;
 use crate::report::columns::{figure, table};
 use crate::report::document::{document, object};
 use crate::report::fit::fit;
@@ -57,11 +58,12 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     let _ = writeln!(out, " latency: {}", conditions.latency_definition());
     let _ = writeln!(
         out,
-        " 50 %: median of the medians of {} rounds of {} s; -: too few samples\n \
+        " 50 %: median of the medians of {} of {} s; -: too few samples\n \
          due: response times, from the moment at which a message was due\n \
          CPU: time of the waiting thread, medians of the rounds; us/m: microseconds per message\n \
          spins to late: counters, sums of all rounds\n",
-        conditions.rounds, conditions.seconds
+        counted(conditions.rounds, "round"),
+        conditions.seconds
     );
     out += &times(outcomes);
     let rows: Vec<_> = outcomes
