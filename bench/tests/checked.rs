@@ -95,14 +95,22 @@ fn two_processes_compare_what_they_receive_and_need_the_same_options() {
 fn endpoints_of_lat_take_turns() {
     libdat();
     for (operation, apis) in OPERATIONS {
-        let words = format!("--api {apis} -o {operation} -q 3 -n 300 --warmup 10");
+        let words = format!("--api {apis} -o {operation} -q 3 -n 30 --warmup 3");
         let (ended, run) = conditions(&format!("lat --loopback {words}"));
         ended.expect(0, &["3 endpoints per side, which take turns"]);
         assert_eq!(run["endpoints"], 3);
     }
-    let words = "-q 3 --rate 5k --check -n 300";
+    // Not every endpoint has a message.
+    let words = "-q 9 -n 4 --warmup 0";
     let (server, port) = server_of("lat", "turns", words);
-    let fewer = format!("lat --rate 5k --check -n 300 -p {port} localhost");
+    for other in ["--loopback", &format!("-p {port} localhost")] {
+        let words = format!("lat {words} {other}");
+        crate::common::run(emulated("turns", &words)).expect(0, &["9 endpoints per side"]);
+    }
+    server.end().expect(0, &["answered 4 messages"]);
+    let words = "-q 3 --rate 5k --check -n 50";
+    let (server, port) = server_of("lat", "turns", words);
+    let fewer = format!("lat --rate 5k --check -n 50 -p {port} localhost");
     crate::common::run(emulated("turns", &fewer)).expect(1, &["-q: here 1, there 3"]);
     let words = format!("lat {words} -p {port} localhost");
     crate::common::run(emulated("turns", &words)).expect(0, &["3 endpoints per side"]);
