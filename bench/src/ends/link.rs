@@ -41,6 +41,8 @@ pub(crate) struct Link<E: End> {
     receive: E::Receive,
     grant: E::Request,
     segments: u32,
+    /// Whether completions are those of extensions, as DAT calls them.
+    is_extended: bool,
     numbered: Numbered<E>,
 }
 
@@ -84,6 +86,7 @@ impl<E: End> Link<E> {
             theirs,
             payload,
             segments: setup.segments,
+            is_extended: setup.operation.is_numbered(),
             numbered,
             end,
         })
@@ -226,7 +229,10 @@ impl<E: End> Link<E> {
 
     #[inline(always)]
     fn poll(&mut self, queue: Queue) -> Option<CompletionResult> {
-        self.end.poll(queue)
+        match self.is_extended {
+            true => self.end.poll_extended(queue),
+            false => self.end.poll(queue),
+        }
     }
 
     #[inline(always)]

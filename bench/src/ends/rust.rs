@@ -379,6 +379,31 @@ impl<const SHARED: bool> End for RustEnd<SHARED> {
     }
 
     #[inline(always)]
+    fn poll_extended(&mut self, queue: Queue) -> Polled {
+        match self.queue(queue).dequeue() {
+            Ok(Some(event)) => Some(match event.data {
+                EventData::ExtendedDto {
+                    status: DtoStatus::Success,
+                    length,
+                    cookie,
+                    immediate,
+                    ..
+                } => Ok(Done {
+                    cookie,
+                    length,
+                    immediate,
+                    endpoint: 0,
+                    more: 0,
+                }),
+                EventData::ExtendedDto { status, .. } => Err(Fault::Dto(status)),
+                _ => done(&event, 0),
+            }),
+            Ok(None) => None,
+            Err(code) => Some(Err(Fault::Call("EventDispatcher::dequeue", code))),
+        }
+    }
+
+    #[inline(always)]
     fn wait(&mut self, queue: Queue, threshold: u8, timeout: Option<Duration>) -> Polled {
         match self.queue(queue).wait_for(threshold.into(), timeout) {
             Ok(waited) => Some(done(&waited.event, waited.more)),
@@ -434,22 +459,7 @@ fn done(event: &Event, more: u32) -> Result<Done, Fault> {
             endpoint: 0,
             more,
         }),
-        EventData::ExtendedDto {
-            status: DtoStatus::Success,
-            length,
-            cookie,
-            immediate,
-            ..
-        } => Ok(Done {
-            cookie,
-            length,
-            immediate,
-            endpoint: 0,
-            more,
-        }),
-        EventData::Dto { status, .. } | EventData::ExtendedDto { status, .. } => {
-            Err(Fault::Dto(status))
-        }
+        EventData::Dto { status, .. } => Err(Fault::Dto(status)),
         _ => Err(Fault::Event(0)),
     }
 }

@@ -308,6 +308,8 @@ impl LatArgs {
             "the engine is always polled: use --api rust or --api c"
         } else if run.operation == Operation::Write {
             "an RDMA write raises no event at the receiver, which polls: leave it out, or use -o send"
+        } else if run.operation.is_numbered() {
+            "events of immediate data and atomic operations are dequeued in a loop: leave it out, or use -o send"
         } else if run.loopback && run.operation == Operation::Send {
             "with --loopback one thread is both sides and would wait for itself: use two processes"
         } else {
