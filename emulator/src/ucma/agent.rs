@@ -9,6 +9,7 @@ use crate::fabric::packet::{Destination, Packet, Transmit, management_qpn};
 use crate::nic::Progress;
 use crate::nic::resources::{Resource, number_of};
 use crate::refusal::aside;
+use crate::spec::gid::ip_of_gid;
 use crate::spec::{Nanos, PortAddress, PortSet, Result};
 use crate::sync::Mutex;
 
@@ -179,16 +180,26 @@ fn send(state: &mut RdmaCm, peers: &mut Peers, tx: &mut dyn Transmit) -> bool {
     let RdmaCm {
         slot: own,
         network,
+        host,
         cm,
         ..
     } = state;
     let own = *own;
+    // The port from which the routes of this host lead to another one.
+    let toward = |peer: PortAddress| {
+        let to = ip_of_gid(&network.gid(peer));
+        let source = host.source_for(to, 0).ok()?;
+        Some(network.source_toward(to, source)?.0)
+    };
     cm.send_messages(|outgoing| {
         let port = |gid: Option<[u8; 16]>| {
             gid.and_then(|gid| network.port_of_gid(&gid))
                 .unwrap_or(PortAddress { device: 0, port: 1 })
         };
-        let source = port(outgoing.path.map(|path| path.sgid));
+        let source = match (outgoing.path, outgoing.to) {
+            (None, Peer::Host(peer)) => toward(peer).unwrap_or(port(None)),
+            (path, _) => port(path.map(|path| path.sgid)),
+        };
         let to = match outgoing.to {
             Peer::Process(slot) if tx.generation_of(slot).is_none() => return true,
             Peer::Process(slot) => {

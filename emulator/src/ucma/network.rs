@@ -180,7 +180,9 @@ impl Network {
     /// Returns how messages from one port to another, or to that of another host, are addressed,
     /// on the path of their connection if it has one.
     pub(super) fn route(&self, from: PortAddress, to: PortAddress, path: Option<&Path>) -> Route {
-        let own = self.gid_toward(from, &self.gid(to));
+        let named = path.map(|path| path.sgid);
+        let named = named.filter(|gid| self.has_gid(from, gid));
+        let own = named.unwrap_or_else(|| self.gid_toward(from, &self.gid(to)));
         let path = spec::Path {
             sgid_index: self.gid_index(from, &own),
             flow_label: path.map_or(0, |path| path.flow_label),
@@ -190,6 +192,11 @@ impl Network {
         };
         // Without a flow label, datagrams have the first port.
         Route::of(&path, Qpn(0), Qpn(0))
+    }
+
+    /// Returns whether a port on Ethernet has a GID.
+    pub(super) fn has_gid(&self, port: PortAddress, gid: &[u8; 16]) -> bool {
+        self.is_roce() && self.names(port).roce_gids().any(|it| it == *gid)
     }
 
     /// Returns the source LID of packets of a port, and their service level or, on
@@ -222,6 +229,7 @@ impl Network {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fabric::interfaces::Interface;
 
     fn network(link: Link) -> Network {
         let config = Config {
@@ -254,6 +262,40 @@ mod tests {
                 port: 1,
             };
             assert!(network.is_any(&loopback));
+        }
+    }
+
+    #[test]
+    fn messages_of_a_connection_come_from_its_address_of_the_interface() {
+        let addresses: [IpAddr; 3] = [
+            [10, 0, 0, 1].into(),
+            [10, 0, 0, 11].into(),
+            [0xfd; 16].into(),
+        ];
+        let mut interface = Interface::loopback();
+        interface.addresses = addresses.to_vec();
+        let config = Config {
+            link: Link::Roce,
+            interfaces: vec![interface],
+            ..Config::default()
+        };
+        let network = Network::new(&config, Arc::default());
+        let from = PortAddress { device: 0, port: 1 };
+        let to = network.host([10, 0, 0, 2].into()).unwrap();
+        let mut path = network.path(from, to);
+        let gid = |ip| gid_of_ip(ip);
+        assert_eq!(path.sgid, gid(addresses[0]));
+        path.sgid = gid(addresses[1]);
+        let index = |gid: &[u8; 16]| network.gid_index(from, gid);
+        let route = network.route(from, to, Some(&path));
+        assert_eq!(route.source_gid, index(&gid(addresses[1])));
+        // Without a connection, or one of another interface: of the same family.
+        path.sgid = gid([10, 0, 1, 1].into());
+        for path in [None, Some(&path)] {
+            assert_eq!(
+                network.route(from, to, path).source_gid,
+                index(&gid(addresses[0]))
+            );
         }
     }
 

@@ -14,6 +14,7 @@ use super::ports::{Claim, Space};
 use super::rdma_cm::{NO_DEVICE, RdmaCm};
 use crate::cm::Path;
 use crate::refusal::{OrRefuse, refuse, refuse_if};
+use crate::spec::gid::gid_of_ip;
 use crate::spec::{Nanos, PortAddress, Result};
 
 const NO_PORT: &str = "no port of an InfiniBand link has this GID";
@@ -320,6 +321,11 @@ impl RdmaCm {
         if self.network.is_roce() {
             path.traffic_class = id.tos;
             path.flow_label = flow_label(id);
+            // Of several addresses of the interface, the one that the id is bound to.
+            let bound = id.local.and_then(|local| local.ip()).map(gid_of_ip);
+            if let Some(gid) = bound.filter(|gid| self.network.has_gid(from, gid)) {
+                path.sgid = gid;
+            }
             if let Some(timeout) = id.ack_timeout.filter(|timeout| *timeout != 0) {
                 path.packet_life_time = (timeout - 1).min(31);
             }
