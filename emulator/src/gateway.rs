@@ -10,7 +10,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::cm::{self, Body, CommId, MANAGEMENT_QKEY, MANAGEMENT_QPN};
 use crate::config::Config;
@@ -32,6 +32,8 @@ use crate::udp::socket::{Received, Socket};
 
 /// Interval at which ports that another launcher has are tried again.
 const RETRY: Duration = Duration::from_millis(20);
+/// How long another launcher may take to join the fabric after it has the port.
+const JOINING: Duration = Duration::from_secs(3);
 /// The longest datagram: the headers, the largest MTU and the checksum.
 const LONGEST: usize = 12 + 40 + 4096 + 4;
 /// Datagrams of a socket before it is the next one's turn.
@@ -59,6 +61,8 @@ struct Place {
     interface: Interface,
     address: IpAddr,
     socket: Option<Socket>,
+    /// Another process of this user has the port.
+    is_in_use: bool,
 }
 
 /// Begins to receive for the processes on the UDP wire. Does nothing on the local wire.
@@ -74,6 +78,7 @@ pub fn start(config: &Config) -> Result<(), String> {
             interface: interface.clone(),
             address,
             socket: None,
+            is_in_use: false,
         })
     });
     let mut gateway = Gateway {
@@ -83,7 +88,7 @@ pub fn start(config: &Config) -> Result<(), String> {
         network: UdpNetwork::new(config, Arc::default()),
         bytes: vec![0; LONGEST + 1],
     };
-    gateway.take_over()?;
+    gateway.begin()?;
     let thread = std::thread::Builder::new().name("mlx5emu-udp".into());
     let run = move || {
         configure_nic_thread();
@@ -98,20 +103,20 @@ pub fn start(config: &Config) -> Result<(), String> {
 impl Gateway {
     fn run(mut self) {
         loop {
-            let sockets = self.places.iter().filter_map(|it| it.socket.as_ref());
-            let mut fds: Vec<libc::pollfd> = sockets
-                .map(|socket| readable(socket.fd().as_raw_fd()))
-                .chain(self.joined.iter().map(|it| {
-                    it.attachment.waker().begin_sleep();
-                    readable(it.attachment.waker().fd().as_raw_fd())
-                }))
-                .collect();
-            let is_complete = self.places.iter().all(|place| place.socket.is_some());
-            let timeout = if is_complete {
-                -1
-            } else {
-                RETRY.as_millis() as i32
-            };
+            let mut fds = Vec::new();
+            let mut timeout = RETRY.as_millis() as i32;
+            // Until it has joined, datagrams stay where they are.
+            if let Some(Joined { attachment, .. }) = &self.joined {
+                let sockets = self.places.iter().filter_map(|it| it.socket.as_ref());
+                fds.extend(sockets.map(|socket| readable(socket.fd().as_raw_fd())));
+                fds.push(readable(attachment.waker().fd().as_raw_fd()));
+                attachment.waker().begin_sleep();
+                if attachment.has_pending() {
+                    timeout = 0;
+                } else if self.places.iter().all(|place| place.socket.is_some()) {
+                    timeout = -1;
+                }
+            }
             // SAFETY: descriptors of this process, in a list of this length.
             unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout) };
             for at in 0..self.places.len() {
@@ -124,9 +129,38 @@ impl Gateway {
         }
     }
 
-    /// Binds the addresses that no other launcher of this user receives for.
+    /// Takes over for the first time. The others that receive must be on this fabric.
+    fn begin(&mut self) -> Result<(), String> {
+        let end = Instant::now() + JOINING;
+        loop {
+            self.bind()?;
+            let missing = self.places.iter().find(|place| place.is_in_use);
+            let missing = missing.filter(|_| !Attachment::is_living(&self.fabric));
+            match missing {
+                None => return self.join(),
+                Some(place) if Instant::now() > end => {
+                    let address = place.address;
+                    return Err(format!(
+                        "UDP port {UDP_PORT} of {address} is in use, by another program or by an \
+                         mlx5-emu that has another --wire or another /dev/shm: end it, or choose \
+                         another address with --wire udp=ADDRESS"
+                    ));
+                }
+                // Another launcher may have the port, and join at this moment.
+                Some(_) => std::thread::sleep(RETRY),
+            }
+        }
+    }
+
     fn take_over(&mut self) -> Result<(), String> {
+        self.bind()?;
+        self.join()
+    }
+
+    /// Binds the addresses that no other launcher of this user receives for.
+    fn bind(&mut self) -> Result<(), String> {
         for place in &mut self.places {
+            place.is_in_use = false;
             if place.socket.is_some() {
                 continue;
             }
@@ -137,6 +171,7 @@ impl Gateway {
                 }
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                     refuse_others(place.address)?;
+                    place.is_in_use = true;
                 }
                 // The address is gone, or not there yet.
                 Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {}
@@ -148,6 +183,11 @@ impl Gateway {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Joins the fabric, with the first socket.
+    fn join(&mut self) -> Result<(), String> {
         let has_socket = self.places.iter().any(|place| place.socket.is_some());
         if has_socket && self.joined.is_none() {
             let attachment = Attachment::join(&self.fabric).map_err(|error| error.to_string())?;
@@ -179,7 +219,7 @@ impl Gateway {
             };
             let whole = [&prefix(socket.address(), &received)[..], bytes].concat();
             let slots = match qpn {
-                MANAGEMENT_QPN => joined.receivers(&mut self.network, &whole),
+                MANAGEMENT_QPN => joined.receivers(&mut self.network, socket.address(), &whole),
                 _ => 1_u64
                     .checked_shl((qpn.0 >> 16).wrapping_sub(1))
                     .unwrap_or(0),
@@ -195,22 +235,33 @@ impl Gateway {
         joined.attachment.waker().wake(wakes);
     }
 
-    /// Answers requests for a report: this process has no objects.
     fn answer(&mut self) {
-        if let Some(Joined { attachment, .. }) = &mut self.joined {
-            attachment.waker().end_sleep();
-            attachment.waker().drain();
-            if attachment.waker().take_switched_ports().is_some() {
-                attachment.report(&nldev::report(&[]));
-            }
+        if let Some(joined) = &mut self.joined {
+            joined.answer();
         }
     }
 }
 
 impl Joined {
+    /// Takes what other processes send to this one, which has no queue pairs, and answers
+    /// requests for a report: it has no objects.
+    fn answer(&mut self) {
+        let attachment = &mut self.attachment;
+        attachment.waker().end_sleep();
+        attachment.waker().drain();
+        let mut payload = Vec::new();
+        let _ = (0..TURN).find(|_| attachment.receive(&mut payload).is_none());
+        attachment.served();
+        if attachment.waker().take_switched_ports().is_some() {
+            attachment.report(&nldev::report(&[]));
+        }
+    }
+
     /// Returns the processes that a message of the communication manager is for, a bit for
-    /// each slot. A request for a service that no process has is refused.
-    fn receivers(&self, network: &mut UdpNetwork, whole: &[u8]) -> u64 {
+    /// each slot. A request for a service or a connection that no process has is answered.
+    fn receivers(&mut self, network: &mut UdpNetwork, own: IpAddr, whole: &[u8]) -> u64 {
+        // None is addressed later.
+        network.forget_hosts();
         let mut payload = Vec::new();
         let Ok(header) = network.decode(whole, &mut payload) else {
             return 0;
@@ -229,9 +280,12 @@ impl Joined {
             _ if message.receiver == CommId::NONE => return u64::MAX,
             _ => Some(message.receiver.slot()),
         };
-        let Some(slot) = listener else {
-            if let Some(refusal) = cm::refusal_of(&message, self.attachment.slot()) {
-                network.answer(&header, &refusal);
+        let attachment = &mut self.attachment;
+        let own_slot = attachment.slot();
+        let mut is_there = |slot| slot != own_slot && attachment.live_generation(slot).is_some();
+        let Some(slot) = listener.filter(|slot| is_there(*slot)) else {
+            if let Some(answer) = cm::answer_of_none(&message, own_slot) {
+                network.answer(&header, own, &answer);
             }
             return 0;
         };
@@ -336,6 +390,30 @@ fn holder(table: &str, address: IpAddr) -> Option<Holder> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_sent_to_the_slot_of_a_launcher_does_not_wait_there() {
+        let name = format!("mlx5emu-gateway-{}", std::process::id());
+        let base = std::env::temp_dir().join(name);
+        std::fs::create_dir(&base).unwrap();
+        let join = || Attachment::join_under(std::slice::from_ref(&base), &FabricName::default());
+        let attachment = join().unwrap();
+        let registry = Registry::open(attachment.place()).unwrap();
+        let mut launcher = Joined {
+            attachment,
+            registry,
+        };
+        let mut process = join().unwrap();
+        let to = launcher.attachment.slot();
+        let packet = Packet::foreign(process.slot(), to, vec![0; 8]);
+        process.send(to, &packet).unwrap();
+        // A requester whose peer is busy counts no retry.
+        assert!(process.peer_is_busy(to));
+        launcher.answer();
+        assert!(!process.peer_is_busy(to));
+        drop((launcher, process));
+        std::fs::remove_dir_all(&base).unwrap();
+    }
 
     #[test]
     fn the_holder_of_a_port_is_found_in_the_kernels_table() {

@@ -1,9 +1,13 @@
 //! The UDP wire: Debian's programs between two addresses, which are two hosts to the devices.
 
-use std::net::UdpSocket;
+use std::net::{IpAddr, UdpSocket};
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use mlx5emu::fabric::iba::icrc;
+use mlx5emu::fabric::iba::network::{Global, Network};
 
 use crate::common::{
     Running, await_listener, eventually, find, finish, free_port, launcher, run, skipped, start,
@@ -183,6 +187,162 @@ fn a_host_without_the_service_rejects_a_request() {
     let rejected = outcome.output.contains("RDMA_CM_EVENT_REJECTED, error 8");
     kill(receives);
     assert!(rejected && !outcome.status.success(), "{}", outcome.output);
+}
+
+/// Returns a packet with its invariant CRC, as it comes from a socket.
+fn with_crc(mut packet: Vec<u8>, from: &UdpSocket, to: &str) -> Vec<u8> {
+    let own = from.local_addr().unwrap();
+    let gid = |ip: IpAddr| match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
+    };
+    let network = Network::RoceV2 {
+        global: Global {
+            source: gid(own.ip()),
+            destination: gid(to.parse().unwrap()),
+            traffic_class: 0,
+            flow_label: 0,
+            hop_limit: 64,
+        },
+        source_port: own.port(),
+    };
+    let crc = icrc::of(&network, &packet);
+    packet.extend(crc);
+    packet
+}
+
+/// Returns a message of a connection manager with these bytes, as a datagram to queue pair 1.
+fn management(attribute: u8, data: &[u8]) -> Vec<u8> {
+    let base = [0x64, 0x40, 0xff, 0xff, 0, 0, 0, 1, 0, 0, 0, 0];
+    let datagram = [0x80, 1, 0, 0, 0, 0, 0, 1];
+    let header = [1, 7, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, attribute];
+    let mut packet = [&base[..], &datagram, &header].concat();
+    packet.resize(20 + 24, 0);
+    packet.extend(data);
+    packet.resize(20 + 256, 0);
+    packet
+}
+
+#[test]
+fn a_disconnect_of_a_connection_whose_process_is_gone_is_confirmed() {
+    let hosts = Hosts::new();
+    let receives = hosts.receive();
+    let peer = UdpSocket::bind((&*hosts.client, 4791)).unwrap();
+    peer.set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    // From connection 7 to a connection of the process in slot 9, which there is not.
+    let request = management(0x15, &[0, 0, 0, 7, 9, 0, 0, 1]);
+    let to = (&*hosts.server, 4791);
+    peer.send_to(&with_crc(request, &peer, &hosts.server), to)
+        .unwrap();
+    let mut answer = [0; 512];
+    let received = peer.recv_from(&mut answer);
+    kill(receives);
+    let (len, from) = received.expect("an answer");
+    assert_eq!((len, from.ip().to_string()), (280, hosts.server));
+    let (attribute, ids) = (&answer[20 + 16..20 + 18], &answer[44..52]);
+    assert_eq!(
+        (attribute, ids),
+        (&[0, 0x16][..], &[9, 0, 0, 1, 0, 0, 0, 7][..])
+    );
+}
+
+#[test]
+fn a_port_that_another_program_has_is_refused_in_a_sentence() {
+    let hosts = Hosts::new();
+    let _other = UdpSocket::bind((&*hosts.server, 4791)).unwrap();
+    let mut command = run(&[&format!("--wire=udp={}", hosts.server)]);
+    command.arg("true");
+    let outcome = finish(command);
+    let reason = format!("UDP port 4791 of {} is in use, by another", hosts.server);
+    assert!(!outcome.status.success());
+    assert!(outcome.output.contains(&reason), "{}", outcome.output);
+}
+
+/// Random numbers (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.next() as u8).collect()
+    }
+
+    /// Returns a packet to a queue pair of one of the first slots, or a message of a
+    /// connection manager.
+    fn packet(&mut self) -> Vec<u8> {
+        let kind = self.next();
+        if kind & 3 == 0 {
+            let mut data = self.bytes(232);
+            // For a process or for none, and half of the requests from addresses of IP.
+            data[4] = (self.next() % 5) as u8;
+            data[5..7].fill(0);
+            if kind & 4 == 0 {
+                data[..2].fill(0);
+                data[4..8].fill(0);
+                data[8..16].copy_from_slice(&[0, 0, 0, 0, 1, 6, 0x1c, 0x06]);
+                data[140..142].copy_from_slice(&[0, 0x40]);
+            }
+            return management(0x10 + (self.next() % 9) as u8, &data);
+        }
+        // What an opcode requires, to the byte, or anything.
+        let len = [12, 16, 20, 28, 40, 60, 1036, 4108][self.next() as usize % 8];
+        let mut packet = self.bytes(len);
+        packet[0] &= 0x7f;
+        packet[1] &= if kind & 4 == 0 { 0xc0 } else { 0xf0 };
+        packet[2..4].fill(0xff);
+        packet[5..8].copy_from_slice(&[(self.next() % 6) as u8, 0, (self.next() % 4) as u8]);
+        packet
+    }
+}
+
+#[test]
+fn packets_of_strangers_with_a_valid_crc_harm_no_program() {
+    let (Some(pingpong), Some(rping)) = (find("ibv_rc_pingpong", VERBS), find("rping", CM)) else {
+        return;
+    };
+    let hosts = Hosts::new();
+    let receives = hosts.receive();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let mut random = Random(0x9e37_79b9_7f4a_7c15);
+            // The peer of the programs, and others.
+            let addresses = [&*hosts.client, "127.0.0.1", "127.0.0.5"];
+            let sockets = addresses.map(|it| UdpSocket::bind((it, 0)).unwrap());
+            while !is_over.load(Ordering::Relaxed) {
+                for socket in &sockets {
+                    let packet = with_crc(random.packet(), socket, &hosts.server);
+                    let _ = socket.send_to(&packet, (&*hosts.server, 4791));
+                }
+                // A few thousand in a second, so that those of the programs arrive.
+                std::thread::sleep(Duration::from_micros(500));
+            }
+        });
+        let harmless = std::panic::catch_unwind(|| {
+            for _ in 0..3 {
+                let output = hosts.exchange(&pingpong, &["-g", V2, "-n", "300"]);
+                assert!(output.contains("300 iters"), "{output}");
+            }
+            let server = hosts.serve(&rping, &["-s", "-a", &hosts.server, "-C", "3"]);
+            hosts.await_service();
+            let client = ["-c", "-a", &hosts.server, "-C", "3", "-v"];
+            let output = finish(hosts.command(&hosts.client, &rping, &client)).output;
+            assert_eq!(output.matches("ping data: ").count(), 3, "{output}");
+            drop(server.finish());
+        });
+        is_over.store(true, Ordering::Relaxed);
+        kill(receives);
+        if let Err(panic) = harmless {
+            std::panic::resume_unwind(panic);
+        }
+    });
 }
 
 /// Kills a launcher.

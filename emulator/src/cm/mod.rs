@@ -53,7 +53,7 @@ pub(crate) use message::{
 pub(crate) use timers::Timers;
 pub(crate) use wire::decode;
 
-pub(crate) use receive::refusal_of;
+pub(crate) use receive::answer_of_none;
 
 use crate::fabric::packet::{Packet, Transmit};
 use crate::nic::Progress;

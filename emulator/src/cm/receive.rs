@@ -93,7 +93,12 @@ impl Manager {
             receiver
         };
         let endpoint = self.endpoints.get(&id)?;
-        let matches = endpoint.peer == from
+        // Another host may have several addresses, and answer from any of them.
+        let is_from_peer = match (endpoint.peer, from) {
+            (Peer::Host(_), Peer::Host(_)) => true,
+            (peer, from) => peer == from,
+        };
+        let matches = is_from_peer
             && endpoint.state != EndpointPhase::Idle
             && (endpoint.remote == CommId::NONE || endpoint.remote == sender);
         matches.then_some(id)
@@ -252,10 +257,11 @@ fn delay(answers: Answers) -> Body {
     }
 }
 
-/// Returns the answer of a host on which no process has the service that a request is for;
-/// `None` if it is no request. The process that answers is in a slot.
-pub(crate) fn refusal_of(request: &Message, slot: u8) -> Option<Message> {
+/// Returns the answer of a host on which no process has the service or the connection that a
+/// request is for; `None` if it is no request. The process that answers is in a slot.
+pub(crate) fn answer_of_none(request: &Message, slot: u8) -> Option<Message> {
     let body = match &request.body {
+        Body::Dreq { .. } => Body::Drep,
         Body::Req(_) => Body::Rej(Box::new(Rej {
             answers: Answers::Req,
             guid: None,
@@ -267,8 +273,12 @@ pub(crate) fn refusal_of(request: &Message, slot: u8) -> Option<Message> {
         }
         _ => return None,
     };
+    let sender = match request.receiver {
+        CommId::NONE => CommId::first(slot).next(),
+        known => known,
+    };
     Some(Message {
-        sender: CommId::first(slot).next(),
+        sender,
         receiver: request.sender,
         body,
     })

@@ -209,6 +209,12 @@ impl Attachment {
         FabricDirectory::sweep(&FabricDirectory::bases());
     }
 
+    /// Returns whether a process lives on a fabric.
+    pub(crate) fn is_living(name: &FabricName) -> bool {
+        let directory = FabricDirectory::find(&FabricDirectory::bases(), name);
+        directory.is_some_and(|it| !it.is_dead())
+    }
+
     /// Returns the error counters.
     #[must_use]
     pub fn counters(&self) -> FabricCounters {

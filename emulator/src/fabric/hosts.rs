@@ -17,7 +17,25 @@ struct Known {
     numbers: HashMap<IpAddr, u16>,
 }
 
+/// Hosts that have only sent something, after which a further one is not known: they must not
+/// use up the numbers for those that this process addresses.
+const MAX_STRANGERS: usize = 16_384;
+
 impl Hosts {
+    /// Returns the port of a host that has sent a request, which this one may answer.
+    pub(crate) fn admit(&self, address: IpAddr) -> Option<PortAddress> {
+        let has_room = self.0.lock().addresses.len() < MAX_STRANGERS;
+        match has_room {
+            true => self.add(address),
+            false => self.find(address),
+        }
+    }
+
+    /// Forgets all hosts.
+    pub(crate) fn clear(&self) {
+        *self.0.lock() = Known::default();
+    }
+
     /// Returns the port of the host with this address, to which a queue pair or a datagram is
     /// addressed. `None` if there are too many.
     pub(crate) fn add(&self, address: IpAddr) -> Option<PortAddress> {
@@ -47,6 +65,18 @@ impl Hosts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requests_of_strangers_leave_room_for_the_hosts_that_are_addressed() {
+        let hosts = Hosts::default();
+        let stranger = |number: u32| IpAddr::from(number.to_be_bytes());
+        let admitted = (0..100_000).map_while(|number| hosts.admit(stranger(number)));
+        assert_eq!(admitted.count(), MAX_STRANGERS);
+        assert!(hosts.admit(stranger(0)).is_some());
+        assert!(hosts.add([192, 0, 2, 1].into()).is_some());
+        hosts.clear();
+        assert_eq!(hosts.find(stranger(0)), None);
+    }
 
     #[test]
     fn a_host_keeps_its_number_and_is_found_by_it() {

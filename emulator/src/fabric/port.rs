@@ -9,6 +9,9 @@ use crate::spec::{PortSet, Qpn};
 
 /// Maximum number of packets queued in the process itself.
 const LOOPBACK_PACKETS: usize = 1024;
+/// Maximum number of packets of other hosts that one call of [`Port::receive`] drops, so that
+/// strangers do not keep the NIC from its other work.
+const MAX_DROPPED: usize = 64;
 /// Maximum number of payload buffers kept for reuse.
 const SPARE_PAYLOADS: usize = 256;
 
@@ -142,7 +145,7 @@ impl Port {
             return None;
         }
         let mut payload = self.free_payloads.pop().unwrap_or_default();
-        loop {
+        for _ in 0..MAX_DROPPED {
             match shared.receive(&mut payload) {
                 Some(header) if header.operation == Operation::Foreign => {
                     let bytes = std::mem::take(&mut payload);
@@ -161,6 +164,8 @@ impl Port {
                 }
             }
         }
+        self.recycle(payload);
+        None
     }
 
     /// Records that the received packets have been served. Until then senders

@@ -18,8 +18,7 @@ use crate::fabric::interfaces::Interface;
 use crate::fabric::packet::{Destination, Dropped, Header, OtherHosts, Packet};
 use crate::log::warn;
 use crate::nic::Identify;
-use crate::spec::gid::{Gid, GidType, gid_of_ip, index_of, ip_of_gid};
-use crate::spec::network;
+use crate::spec::gid::{gid_of_ip, index_of, ip_of_gid};
 
 /// Sockets of an address, among which the connections are divided. Their ports are the source
 /// ports of the packets, by which networks choose among paths.
@@ -53,17 +52,15 @@ impl UdpNetwork {
         }
     }
 
-    /// Sends a message of the communication manager to the sender of another one.
-    pub(crate) fn answer(&mut self, request: &Header, message: &Message) {
+    /// Sends a message of the communication manager to the sender of another one, from the
+    /// address that it came to.
+    pub(crate) fn answer(&mut self, request: &Header, own: IpAddr, message: &Message) {
         let names = (self.identify)(request.destination);
-        let family = |gid: &Gid| gid.ipv4().is_some();
-        let is_ipv4 = request.service_level == network::IPV4;
-        let own = |gid: &&Gid| family(gid) == is_ipv4 && gid.kind == GidType::RoceV2;
-        let Some(own) = names.gids.iter().flatten().find(own) else {
+        let Some(source_gid) = index_of(&names.gids, &gid_of_ip(own)) else {
             return;
         };
         let route = Route {
-            source_gid: index_of(&names.gids, &own.raw).unwrap_or(0),
+            source_gid,
             hop_limit: 64,
             ..Route::default()
         };
@@ -78,6 +75,11 @@ impl UdpNetwork {
             route,
         };
         self.send(&management(from, to, message));
+    }
+
+    /// Forgets the hosts that have sent something.
+    pub(crate) fn forget_hosts(&self) {
+        self.hosts.clear();
     }
 
     fn try_send(&mut self, packet: &Packet) -> io::Result<()> {
@@ -126,6 +128,10 @@ impl OtherHosts for UdpNetwork {
             Some(libc::EMSGSIZE) => {
                 "; the path has a smaller MTU than the network interface: use a smaller path \
                  MTU (perftest: -m)"
+            }
+            Some(libc::EADDRNOTAVAIL) => {
+                "; the network interface does not have the address of this GID index (any more): \
+                 use another index (ibv_devinfo -v)"
             }
             Some(libc::EPERM) => "; a firewall of this host forbids it: permit UDP port 4791",
             _ => "",

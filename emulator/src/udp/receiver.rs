@@ -41,7 +41,7 @@ pub(super) fn decode(
     let from = ip_of_gid(&global.source);
     let known = match header.operation {
         // It may be a request of a host that this one will answer.
-        Operation::Management => hosts.add(from),
+        Operation::Management => hosts.admit(from),
         // Of a host that this process has not addressed, only datagrams are taken.
         _ => hosts.find(from),
     };
