@@ -374,18 +374,24 @@ fn another_launcher_receives_when_the_first_one_is_killed() {
 }
 
 #[test]
-fn roce_v1_is_refused_with_the_index_to_use() {
+fn an_index_without_packets_on_the_wire_is_refused_with_the_one_to_use() {
     let Some(program) = find("ibv_rc_pingpong", VERBS) else {
         return;
     };
-    let hosts = Hosts::new();
-    let server = hosts.serve(&program, &["-g", "2"]);
-    await_listener(hosts.port.parse().unwrap());
-    let all = ["-g", "2", &hosts.server];
-    let client = finish(hosts.command(&hosts.client, &program, &all));
-    let outputs = client.output + &server.finish().output;
-    let reason = "the UDP wire has RoCE v2 only: use sgid_index + 1";
-    assert!(outputs.contains(reason), "{outputs}");
+    for (index, reason) in [
+        ("2", "the UDP wire has RoCE v2 only: use sgid_index + 1"),
+        // Link-local, which these hosts are not.
+        ("0", "leaves it out: use sgid_index 3"),
+        ("1", "leaves it out: use sgid_index 3"),
+    ] {
+        let hosts = Hosts::new();
+        let server = hosts.serve(&program, &["-g", index]);
+        await_listener(hosts.port.parse().unwrap());
+        let all = ["-g", index, &hosts.server];
+        let client = finish(hosts.command(&hosts.client, &program, &all));
+        let outputs = client.output + &server.finish().output;
+        assert!(outputs.contains(reason), "{index}: {outputs}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use crate::fabric::name::{IP_GIDS, InterfaceNames};
 use crate::limits::MAX_DEVICES;
 use crate::real;
-use crate::spec::gid::{gid_of_ip, is_link_local};
+use crate::spec::gid::{gid_of_ip, gid_of_mac, is_link_local};
 
 /// A network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +21,8 @@ pub struct Interface {
     pub mac: [u8; 6],
     /// The largest IP packet, in bytes.
     pub mtu: u32,
-    /// Its addresses, at most three: IPv4, then IPv6, link-local ones last.
+    /// Its addresses, at most three and the link-local one of its Ethernet address: IPv4, then
+    /// IPv6, link-local ones last.
     pub addresses: Vec<IpAddr>,
     is_loopback: bool,
 }
@@ -46,10 +47,13 @@ impl Interface {
         for (place, &address) in ips.iter_mut().zip(&self.addresses) {
             *place = Some(gid_of_ip(address));
         }
+        let link_local = gid_of_mac(self.mac);
+        let mut gids = self.addresses.iter().map(|it| gid_of_ip(*it));
         InterfaceNames {
             index: self.index,
             mac: self.mac,
             mtu: path_mtu(self.mtu),
+            has_link_local: gids.any(|gid| gid == link_local),
             ips,
         }
     }
@@ -170,18 +174,27 @@ fn all() -> io::Result<Vec<Interface>> {
     // SAFETY: the list that getifaddrs returned, of which nothing is used any more.
     unsafe { libc::freeifaddrs(first) };
     for interface in &mut found {
-        // Link-local IPv6 addresses last: the default GID is usually the same one.
-        let rank = |ip: &IpAddr| match ip {
-            IpAddr::V4(_) => 0,
-            IpAddr::V6(_) if !is_link_local(&gid_of_ip(*ip)) => 1,
-            IpAddr::V6(_) => 2,
-        };
-        interface.addresses.sort_by_key(rank);
-        interface.addresses.truncate(IP_GIDS);
+        arrange(&mut interface.addresses, interface.mac);
     }
     found.retain(|it| !it.addresses.is_empty());
     found.sort_by_key(|it| it.index);
     Ok(found)
+}
+
+/// Selects and sorts the addresses that a port has.
+fn arrange(addresses: &mut Vec<IpAddr>, mac: [u8; 6]) {
+    let rank = |ip: &IpAddr| match ip {
+        IpAddr::V4(_) => 0,
+        IpAddr::V6(_) if !is_link_local(&gid_of_ip(*ip)) => 1,
+        IpAddr::V6(_) => 2,
+    };
+    addresses.sort_by_key(rank);
+    // This one is the default GID, beside the others.
+    let is_default = |ip: &IpAddr| gid_of_ip(*ip) == gid_of_mac(mac);
+    let default = addresses.iter().copied().find(is_default);
+    addresses.retain(|ip| !is_default(ip));
+    addresses.truncate(IP_GIDS);
+    addresses.extend(default);
 }
 
 fn mtu(socket: &UdpSocket, name: &CStr) -> Option<u32> {
@@ -230,6 +243,25 @@ mod tests {
         );
         let error = choose(both, Some([198, 51, 100, 1].into())).unwrap_err();
         assert!(error.contains("127.0.0.1, ::1, 192.0.2.1"), "{error}");
+    }
+
+    #[test]
+    fn the_link_local_address_of_the_default_gid_is_kept_beside_three_others() {
+        let of = |texts: &[&str]| texts.iter().map(|it| it.parse().unwrap()).collect();
+        let mac = [2, 0, 0, 0, 0, 1];
+        let default = "fe80::ff:fe00:1";
+        let mut addresses: Vec<IpAddr> = of(&[default, "fe80::7", "2001:db8::1", "192.0.2.1"]);
+        arrange(&mut addresses, mac);
+        let expected: Vec<IpAddr> = of(&["192.0.2.1", "2001:db8::1", "fe80::7", default]);
+        assert_eq!(addresses, expected);
+        addresses.insert(0, [192, 0, 2, 2].into());
+        arrange(&mut addresses, mac);
+        assert_eq!(addresses.len(), IP_GIDS + 1);
+        assert_eq!(addresses[3], expected[3]);
+        let mut names = interface("eth0", 1, &["192.0.2.1", default]).names();
+        assert!(names.has_link_local);
+        names = interface("eth0", 1, &["192.0.2.1", "fe80::7"]).names();
+        assert!(!names.has_link_local);
     }
 
     #[test]

@@ -81,6 +81,8 @@ pub struct InterfaceNames {
     pub mac: [u8; 6],
     /// The largest path MTU that fits, as `enum ibv_mtu`.
     pub mtu: u8,
+    /// Whether it has the link-local address of its Ethernet address.
+    pub has_link_local: bool,
     /// GIDs of its addresses.
     pub ips: [Option<[u8; 16]>; IP_GIDS],
 }
@@ -98,6 +100,9 @@ pub struct PortNames {
     /// The link-local GID on a RoCE link: the prefix and the EUI-64 of the Ethernet
     /// address.
     pub ethernet_gid: [u8; 16],
+    /// Whether packets from and to that GID arrive: on the UDP wire, whether the network
+    /// interface has the address.
+    pub has_ethernet_gid: bool,
     /// The other GIDs on a RoCE link, of IP addresses: on the local wire one
     /// IPv4-mapped address of the loopback network, on the UDP wire those of the
     /// network interface.
@@ -160,6 +165,7 @@ impl DeviceIdentity {
                 lid: 0,
                 mac: interface.mac,
                 ethernet_gid,
+                has_ethernet_gid: interface.has_link_local,
                 ip_gids: interface.ips.map(|ip| ip.filter(|ip| *ip != ethernet_gid)),
                 mtu: interface.mtu,
                 interface: Some(interface.index),
@@ -180,6 +186,7 @@ impl DeviceIdentity {
             lid: u16::from(device) + 1 + u16::from(further) * LIDS_OF_A_PORT,
             mac,
             ethernet_gid: gid_of_mac(mac),
+            has_ethernet_gid: true,
             // Differs between fabrics, and is not used otherwise.
             ip_gids: [
                 Some(mapped([127, b | 0x40, c, 0x20 * further + device + 1])),
@@ -201,6 +208,7 @@ impl PortNames {
             lid: 0,
             mac: mac_of_address(&gid),
             ethernet_gid: gid,
+            has_ethernet_gid: true,
             ip_gids: [Some(gid); IP_GIDS],
             mtu: 0,
             interface: None,

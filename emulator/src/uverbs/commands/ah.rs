@@ -65,13 +65,35 @@ impl Call<'_> {
         let source = source.transpose()?;
         match (self.file.link(), source, global) {
             (Link::Ib, ..) => Ok(None),
-            (Link::Roce, Some(source), Some((_, to))) => self.resolve_mac(source, to).map(Some),
+            (Link::Roce, Some(source), Some((_, to))) => {
+                self.check_wire(port, source)?;
+                self.resolve_mac(source, to).map(Some)
+            }
             (Link::Roce, ..) => Err(refuse(
                 EINVAL,
                 "on Ethernet an address needs a GID: set is_global, and grh.dgid and \
                  grh.sgid_index",
             )),
         }
+    }
+
+    /// Checks that packets with a source GID leave and arrive on the UDP wire.
+    fn check_wire(&self, port: u8, source: &Gid) -> Result<()> {
+        if !self.file.reaches_others() {
+            return Ok(());
+        }
+        let names = self.file.port_names(port.into())?;
+        refuse_if(
+            source.raw == names.ethernet_gid && !names.has_ethernet_gid,
+            EINVAL,
+            "the network interface does not have the link-local address of this sgid_index, or \
+             --wire udp=ADDRESS leaves it out: use sgid_index 3",
+        )?;
+        refuse_if(
+            source.kind == GidType::RoceV1,
+            EINVAL,
+            "the UDP wire has RoCE v2 only: use sgid_index + 1, the same address as v2",
+        )
     }
 
     /// Returns the MAC address of a GID as `ib_resolve_eth_dmac` of the kernel finds it:
@@ -89,11 +111,6 @@ impl Call<'_> {
         if let (GidType::RoceV1, Some(mac)) = (source.kind, mac_of_link_local(to)) {
             return Ok(mac);
         }
-        refuse_if(
-            self.file.reaches_others() && source.kind == GidType::RoceV1,
-            EINVAL,
-            "the UDP wire has RoCE v2 only: use sgid_index + 1, the same address as v2",
-        )?;
         let is_ipv4 = ipv4_of_gid(to).is_some();
         refuse_if(
             is_ipv4 != source.ipv4().is_some(),
