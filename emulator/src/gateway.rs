@@ -134,9 +134,12 @@ impl Gateway {
         let end = Instant::now() + JOINING;
         loop {
             self.bind()?;
-            let missing = self.places.iter().find(|place| place.is_in_use);
-            let missing = missing.filter(|_| !Attachment::is_living(&self.fabric));
-            match missing {
+            let mut missing = self.places.iter().filter(|place| place.is_in_use);
+            missing
+                .clone()
+                .try_for_each(|it| refuse_others(it.address))?;
+            let stranger = missing.next();
+            match stranger.filter(|_| !Attachment::is_living(&self.fabric)) {
                 None => return self.join(),
                 Some(place) if Instant::now() > end => {
                     let address = place.address;
@@ -170,7 +173,6 @@ impl Gateway {
                     place.socket = Some(socket);
                 }
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                    refuse_others(place.address)?;
                     place.is_in_use = true;
                 }
                 // The address is gone, or not there yet.

@@ -374,6 +374,27 @@ fn another_launcher_receives_when_the_first_one_is_killed() {
 }
 
 #[test]
+fn a_launcher_receives_for_others_while_the_terminal_has_stopped_its_job() {
+    let Some(program) = find("ibv_rc_pingpong", VERBS) else {
+        return;
+    };
+    let hosts = Hosts::new();
+    let stopped = hosts.receive();
+    let launcher = stopped.pid();
+    let children = format!("/proc/{launcher}/task/{launcher}/children");
+    let children = std::fs::read_to_string(children).unwrap();
+    let guardian: libc::pid_t = children.trim().parse().unwrap();
+    // Ctrl-Z sends it to all processes of the job.
+    for process in [guardian, launcher] {
+        // SAFETY: our child, which was not waited for, and its child.
+        unsafe { libc::kill(process, libc::SIGTSTP) };
+    }
+    let output = hosts.exchange(&program, &["-g", V2, "-n", "50"]);
+    kill(stopped);
+    assert!(output.contains("50 iters"), "{output}");
+}
+
+#[test]
 fn an_index_without_packets_on_the_wire_is_refused_with_the_one_to_use() {
     let Some(program) = find("ibv_rc_pingpong", VERBS) else {
         return;

@@ -113,6 +113,14 @@ fn run_guardian(
         libc::prctl(libc::PR_SET_NAME, c"mlx5-emu-guard".as_ptr());
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
     }
+    // With the UDP wire this process receives for the programs of other launchers, too, which are
+    // not to stop when the terminal stops this job.
+    let mut stops = empty_set();
+    for signal in [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU] {
+        // SAFETY: the set was initialised by `empty_set`.
+        unsafe { libc::sigaddset(&raw mut stops, signal) };
+    }
+    block(&stops);
     if !signal_on_parent_death(launcher, LAUNCHER_DIED) {
         clean_up();
         return 128 + libc::SIGKILL as u8;
