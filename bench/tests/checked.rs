@@ -16,10 +16,11 @@ const OPERATIONS: [(&str, &str); 5] = [
     ("compare-swap", "engine,rust"),
 ];
 
-/// Runs a command with results as JSON. Returns its output and `run` of the results.
+/// Runs a command with results as JSON, in a file of the test. Returns its output and `run` of
+/// the results.
 #[track_caller]
-fn conditions(words: &str) -> (Ended, Value) {
-    let json = file("checked.json");
+fn conditions(test: &str, words: &str) -> (Ended, Value) {
+    let json = file(&format!("checked-{test}.json"));
     let words = format!("{words} --json {}", json.display());
     let ended = run(emulated("checked", &words)).expect(0, &["EMULATED"]);
     let text = fs::read_to_string(&json).expect("the results");
@@ -41,14 +42,17 @@ fn all_messages_are_compared_in_one_process_through_every_api() {
             } else {
                 "-s 300 --sge 3"
             };
-            let (ended, run) = conditions(&format!("lat {words} {sge} -n 50 --warmup 5"));
+            let (ended, run) = conditions("apis", &format!("lat {words} {sge} -n 50 --warmup 5"));
             let said = "every byte is compared when the time of a message is over";
             ended.expect(0, &[said]);
             assert_eq!(run["checked"], "outside_of_the_measured_time");
-            let (_, run) = conditions(&format!("lat {words} --rate 5k -t 7 -n 50 --warmup 5"));
+            let (_, run) = conditions(
+                "apis",
+                &format!("lat {words} --rate 5k -t 7 -n 50 --warmup 5"),
+            );
             assert_eq!(run["checked"], "within_the_measured_time");
             if operation != "write" {
-                let (ended, run) = conditions(&format!("bw {words} {sge} -q 2 -b -n 300"));
+                let (ended, run) = conditions("apis", &format!("bw {words} {sge} -q 2 -b -n 300"));
                 ended.expect(0, &["WITHIN the measured time"]);
                 assert_eq!(run["checked"], "within_the_measured_time");
                 assert_eq!(run["segments"], if sge.is_empty() { 1 } else { 3 });
@@ -96,7 +100,7 @@ fn endpoints_of_lat_take_turns() {
     libdat();
     for (operation, apis) in OPERATIONS {
         let words = format!("--api {apis} -o {operation} -q 3 -n 30 --warmup 3");
-        let (ended, run) = conditions(&format!("lat --loopback {words}"));
+        let (ended, run) = conditions("operations", &format!("lat --loopback {words}"));
         ended.expect(0, &["3 endpoints per side, which take turns"]);
         assert_eq!(run["endpoints"], 3);
     }

@@ -61,7 +61,7 @@ fn usage_errors_have_status_1_and_name_the_option() {
             "lat --rate 1k --api rust --wait poll host",
             "dat-bench wake",
         ),
-        ("lat -q 2", "-q"),
+        ("lat -q 0", "--qp"),
         ("lat --wait block", "--wait"),
         ("lat --api rust --wait sometimes", "--wait"),
         ("lat --api rust -o write --wait block host", "--wait"),

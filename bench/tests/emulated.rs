@@ -310,7 +310,7 @@ fn other_programs_on_the_control_port_neither_end_nor_block_the_server() {
     let mut web = other_program();
     web.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         .unwrap();
-    server.wait_for("not dat-bench's protocol; still waiting");
+    server.wait_for("--peer perftest speaks that of perftest; still waiting");
     drop(other_program());
     server.wait_for("closed the control connection; still waiting");
     let words = format!("lat -n 100 --warmup 10 -p {port} localhost");
