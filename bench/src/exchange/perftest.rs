@@ -285,7 +285,7 @@ impl Perftest {
         written.map_err(|error| self.failed_by(&error))
     }
 
-    /// Reads so many bytes. The timeout is for all of them, however slowly they arrive.
+    /// Reads `length` bytes. The timeout is for all of them, however slowly they arrive.
     fn read(&mut self, length: usize) -> Result<Vec<u8>, Failure> {
         let deadline = Instant::now() + self.timeout;
         let mut bytes = vec![0; length];

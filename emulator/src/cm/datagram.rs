@@ -28,21 +28,13 @@ pub(crate) fn management(from: Origin, to: Destination, message: &Message) -> Pa
         destination: to.port.unwrap_or(from.port),
         source_qpn: from.qpn,
         destination_qpn: to.qpn,
-        service: Service::Ud,
-        operation: Operation::Management,
         flags: PacketFlags::FIRST | PacketFlags::LAST,
         source_lid: from.local.0,
         service_level: from.local.1,
-        psn: 0,
-        immediate: [0; 4],
-        remote_address: 0,
         key: MANAGEMENT_QKEY,
         length: payload.len() as u32,
-        syndrome: 0,
-        msn: 0,
-        atomic: [0; 2],
-        atomic_compare: false,
         route: from.route,
+        ..Header::empty(Service::Ud, Operation::Management)
     };
     Packet { header, payload }
 }

@@ -125,27 +125,10 @@ impl Packet {
     /// Returns a packet of another host on its way from one process to another.
     #[must_use]
     pub(crate) fn foreign(from: u8, to: u8, payload: Vec<u8>) -> Self {
-        let nowhere = PortAddress { device: 0, port: 0 };
         let header = Header {
-            source: nowhere,
-            destination: nowhere,
             source_qpn: management_qpn(from),
             destination_qpn: management_qpn(to),
-            operation: Operation::Foreign,
-            service: Service::Ud,
-            flags: PacketFlags::empty(),
-            source_lid: 0,
-            service_level: 0,
-            psn: 0,
-            immediate: [0; 4],
-            remote_address: 0,
-            key: 0,
-            length: 0,
-            syndrome: 0,
-            msn: 0,
-            atomic: [0; 2],
-            atomic_compare: false,
-            route: Route::default(),
+            ..Header::empty(Service::Ud, Operation::Foreign)
         };
         Self { header, payload }
     }
@@ -189,6 +172,33 @@ impl Destination {
 }
 
 impl Header {
+    /// Returns the header of an operation, with all other fields empty.
+    #[must_use]
+    pub(crate) fn empty(service: Service, operation: Operation) -> Self {
+        let nowhere = PortAddress { device: 0, port: 0 };
+        Self {
+            source: nowhere,
+            destination: nowhere,
+            source_qpn: Qpn(0),
+            destination_qpn: Qpn(0),
+            service,
+            operation,
+            flags: PacketFlags::empty(),
+            source_lid: 0,
+            service_level: 0,
+            psn: 0,
+            immediate: [0; 4],
+            remote_address: 0,
+            key: 0,
+            length: 0,
+            syndrome: 0,
+            msn: 0,
+            atomic: [0; 2],
+            atomic_compare: false,
+            route: Route::default(),
+        }
+    }
+
     /// Returns where the packet goes.
     #[must_use]
     pub fn to(&self) -> Destination {

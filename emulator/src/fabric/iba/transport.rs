@@ -1,9 +1,9 @@
 //! The transport headers and the payload (IBA vol. 1, ch. 9).
 
 use super::Malformed;
-use super::network::{GRH, Network, Route};
+use super::network::{GRH, Network};
 use crate::fabric::packet::{Header, Operation, Packet, PacketFlags};
-use crate::spec::{PortAddress, Qpn, Service};
+use crate::spec::{Qpn, Service};
 
 /// Size of the base transport header in bytes.
 pub const BTH: usize = 12;
@@ -295,27 +295,11 @@ fn start(code: u8, destination_qpn: Qpn) -> Option<Header> {
     } else {
         operation
     };
-    let nowhere = PortAddress { device: 0, port: 0 };
     is_known.then_some(Header {
-        source: nowhere,
-        destination: nowhere,
-        source_qpn: Qpn(0),
         destination_qpn,
-        service,
-        operation,
         flags,
-        source_lid: 0,
-        service_level: 0,
-        psn: 0,
-        immediate: [0; 4],
-        remote_address: 0,
-        key: 0,
-        length: 0,
-        syndrome: 0,
-        msn: 0,
-        atomic: [0; 2],
         atomic_compare: low == COMPARE_SWAP,
-        route: Route::default(),
+        ..Header::empty(service, operation)
     })
 }
 

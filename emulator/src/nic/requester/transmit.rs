@@ -410,9 +410,6 @@ impl Qp {
             destination: peer,
             source_qpn: self.qpn,
             destination_qpn: Qpn(self.attr.dest_qpn),
-            service: self.spec.service,
-            operation,
-            flags: PacketFlags::empty(),
             source_lid: self.port_identity.lid,
             service_level: if self.port_identity.ethernet {
                 self.port_identity.network(self.attr.path.sgid_index)
@@ -420,15 +417,8 @@ impl Qp {
                 self.attr.path.sl
             },
             psn,
-            immediate: [0; 4],
-            remote_address: 0,
-            key: 0,
-            length: 0,
-            syndrome: 0,
-            msn: 0,
-            atomic: [0; 2],
-            atomic_compare: false,
             route: self.route,
+            ..Header::empty(self.spec.service, operation)
         }
     }
 }
