@@ -128,6 +128,7 @@ valgrind           program:valgrind                   valgrind           valgrin
 shellcheck         program:shellcheck                 ShellCheck         ShellCheck          shellcheck  shellcheck
 unifdef            program:unifdef                    unifdef            unifdef             unifdef     unifdef
 python3            program:python3                    python3            python3             python      python3
+python3-venv       python:ensurepip                   python3            python3             python      py3-pip
 python3-yaml       python:yaml                        python3-pyyaml     python3-PyYAML      python-yaml py3-yaml
 man-db             program:man                        man-db             man                 man-db      man-db
 groff              program:groff                      groff              groff               groff       groff
@@ -208,11 +209,28 @@ want_packages() {
 BUILD_PACKAGES=(gcc libc6-dev make pkg-config libclang-dev libibverbs-dev librdmacm-dev ibverbs-providers)
 # shellcheck disable=SC2034 # likewise
 # What only the tests need: the unmodified programs that run on the emulated NIC, and checkers.
-TEST_PACKAGES=(ibverbs-utils rdmacm-utils perftest g++ clang valgrind shellcheck unifdef python3 python3-yaml man-db groff libcap2-bin)
+TEST_PACKAGES=(ibverbs-utils rdmacm-utils perftest g++ clang valgrind shellcheck unifdef python3 python3-venv python3-yaml man-db groff libcap2-bin)
 # shellcheck disable=SC2034 # likewise
 # Programs for the emulated NIC that not every distribution has.
 FURTHER_TEST_PACKAGES=(dapl2-utils libdapl2 python3-pyverbs infiniband-diags ucx-utils iproute2 mandoc tshark
     libfabric-bin openmpi-bin libopenmpi-dev qperf debhelper lintian mmdebstrap rpm elfutils rpmlint)
+
+# python_tools: installs the programs and modules of packaging/lib/python-tools.txt for this project
+# alone, each file checked by its hash, and prints their folder of programs; fails with the reason.
+python_tools() {
+    local folder=$TARGET/tools/python list=packaging/lib/python-tools.txt
+    if ! cmp -s $list "$folder/installed"; then
+        rm -rf "$folder"
+        mkdir -p "$TARGET/tools"
+        { python3 -m venv "$folder" && "$folder/bin/pip" --disable-pip-version-check install --quiet --require-hashes -r $list; } >"$setup_log" 2>&1 || {
+            say "$(grep -m 1 -i error "$setup_log") ($list; it takes python3-venv, x86-64 and PyPI)"
+            rm -rf "$folder"
+            return 1
+        }
+        cp $list "$folder/installed"
+    fi
+    printf '%s/bin\n' "$(realpath "$folder")"
+}
 
 setup_log=${TMPDIR:-/tmp}/udapl-setup.$$.log
 
