@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::fabric::interfaces::{self, Interface};
 use crate::fabric::name::{DeviceIdentity, FabricName};
+use crate::fabric::slow_link::Speed;
 use crate::faults::FaultSpec;
 use crate::limits::{Limits, MAX_DEVICES, MAX_PORTS};
 use crate::nasty::Nasty;
@@ -80,6 +81,8 @@ pub struct Config {
     /// On the UDP wire, the network interfaces of the devices, one each; empty on the local
     /// wire.
     pub interfaces: Vec<Interface>,
+    /// On the UDP wire, the speed of the link to other hosts.
+    pub speed: Speed,
     /// Whether a doorbell record alone starts work, without a doorbell.
     pub lenient: bool,
     /// Command interface.
@@ -128,6 +131,7 @@ impl Default for Config {
             devices: 1,
             ports: 1,
             interfaces: Vec::new(),
+            speed: Speed::default(),
             lenient: false,
             face: Face::Ioctl,
             cqe_version: 1,
@@ -170,7 +174,7 @@ impl Config {
     pub const DEVICES: &'static str = "MLX5EMU_DEVICES";
     /// Number of ports of each device.
     pub const PORTS: &'static str = "MLX5EMU_PORTS";
-    /// `local`, or `udp` or `udp=ADDRESS`.
+    /// `local`, or `udp` or `udp=ADDRESS`, with `,latency=TIME` and `,bandwidth=RATE`.
     pub const WIRE: &'static str = "MLX5EMU_WIRE";
     /// `1` to start work on doorbell records alone.
     pub const LENIENT: &'static str = "MLX5EMU_LENIENT";
@@ -240,15 +244,18 @@ impl Config {
     /// Selects the wire. On the UDP wire there is a RoCE device for each network interface, and
     /// the fabric is named after the first address, since all processes of an address are on one.
     fn set_wire(&mut self, wire: &str) -> Result<(), String> {
-        let address = match wire.split_once('=') {
-            None if wire == "local" => return Ok(()),
-            None if wire == "udp" => None,
-            Some(("udp", address)) => {
-                let parsed: Result<IpAddr, _> = address.parse();
-                Some(parsed.map_err(|_| format!("'{address}' is no IP address"))?)
-            }
-            _ => return Err("expected local, udp or udp=ADDRESS".into()),
+        let mut parts = wire.split(',');
+        let address = match parts.next().unwrap_or_default() {
+            "local" if wire == "local" => return Ok(()),
+            "local" => return Err("only the udp wire has a latency and a bandwidth".into()),
+            "udp" => None,
+            other => match other.strip_prefix("udp=").map(|it| (it, it.parse())) {
+                Some((_, Ok(address))) => Some::<IpAddr>(address),
+                Some((text, Err(_))) => return Err(format!("'{text}' is no IP address")),
+                None => return Err("expected local, udp or udp=ADDRESS".into()),
+            },
         };
+        parts.try_for_each(|part| self.speed.set(part))?;
         self.interfaces = interfaces::select(address)?;
         self.link = Link::Roce;
         self.devices = self.interfaces.len() as u8;

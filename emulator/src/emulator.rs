@@ -27,6 +27,7 @@ use crate::fabric::hosts::Hosts;
 use crate::fabric::name::DeviceIdentity;
 use crate::fabric::port::Port;
 use crate::fabric::registry::ProcessSlot;
+use crate::fabric::slow_link::SlowLink;
 use crate::fabric::waker::PeerWaker;
 use crate::fabric::{counters, reports};
 use crate::faults::FaultSpec;
@@ -186,6 +187,7 @@ impl Emulator {
         }
         let mut hardware = Hardware::new(nic);
         hardware.set_faults(config.faults.as_ref());
+        hardware.set_link(SlowLink::new(config.speed, config.devices));
         if let Some(path) = &config.pcap {
             let capture = Capture::open(path, &config, Arc::clone(&hosts));
             hardware.set_capture(capture.map_err(|cause| StartError::Capture {

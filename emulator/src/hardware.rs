@@ -10,6 +10,7 @@ use crate::fabric::attachment::FabricError;
 use crate::fabric::counters::Counter;
 use crate::fabric::packet::{Destination, Packet, Transmit};
 use crate::fabric::port::Port;
+use crate::fabric::slow_link::SlowLink;
 use crate::faults::FaultSpec;
 use crate::faults::nic_faults::SeededFaults;
 use crate::faults::wire::{DeviceFault, FaultyWire};
@@ -28,6 +29,8 @@ const RETRY_INTERVAL: Nanos = 2_000_000;
 pub struct Hardware {
     nic: Nic,
     faults: Option<Faults>,
+    /// To other hosts, if it is slower than the NIC.
+    link: Option<SlowLink>,
     /// Records what the NIC sends, before faults change it.
     capture: Option<Capture>,
     management: Management,
@@ -60,6 +63,7 @@ impl Hardware {
         Self {
             nic,
             faults: None,
+            link: None,
             capture: None,
             management: Management::default(),
             switched_off: PortSet::default(),
@@ -94,6 +98,11 @@ impl Hardware {
     /// Captures all packets that are sent from now on.
     pub(crate) fn set_capture(&mut self, capture: Capture) {
         self.capture = Some(capture);
+    }
+
+    /// Sends packets to other hosts over a link from now on.
+    pub(crate) fn set_link(&mut self, link: Option<SlowLink>) {
+        self.link = link;
     }
 
     /// Sets the agent that exchanges management packets. It runs with the NIC
@@ -271,13 +280,21 @@ impl Driver for Hardware {
                 }
                 left -= 1;
             }
-            // Through the faulty wire, if there is one, and the capture.
-            let (mut wire, mut tap, mut released) = (None, None, false);
-            let tx: &mut dyn Transmit = match &mut self.faults {
+            // Through what there is of capture, faulty wire and link.
+            let (mut slow, mut wire, mut tap, mut released) = (None, None, None, false);
+            let tx: &mut dyn Transmit = match &mut self.link {
                 None => port,
+                Some(link) => {
+                    let slow = slow.insert(link.transmit_over(port, now));
+                    released = slow.release();
+                    slow
+                }
+            };
+            let tx: &mut dyn Transmit = match &mut self.faults {
+                None => tx,
                 Some(faults) => {
-                    let wire = wire.insert(faults.wire.transmit_over(port, now));
-                    released = wire.release();
+                    let wire = wire.insert(faults.wire.transmit_over(tx, now));
+                    released |= wire.release();
                     wire
                 }
             };
@@ -290,6 +307,9 @@ impl Driver for Hardware {
             if let Some(faults) = &mut self.faults {
                 released |= faults.apply_device_faults(&mut self.nic, self.switched_off, now);
                 progress.next_deadline = earlier(progress.next_deadline, faults.next_deadline());
+            }
+            if let Some(link) = &self.link {
+                progress.next_deadline = earlier(progress.next_deadline, link.next_deadline(now));
             }
             progress.worked |= released | (left == 0);
             if !port.has_own_packets() {
@@ -306,6 +326,10 @@ impl Driver for Hardware {
     }
 
     fn stop(&mut self, port: &mut Port, now: Nanos) {
+        if let Some(link) = &mut self.link {
+            // Acknowledgements, among others, that have left the program.
+            link.transmit_over(port, Nanos::MAX).release();
+        }
         if let Some(agent) = &self.management.agent {
             agent.stop();
             let mut tap = None;

@@ -4,7 +4,7 @@ use std::net::{IpAddr, UdpSocket};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mlx5emu::fabric::iba::icrc;
 use mlx5emu::fabric::iba::network::{Global, Network};
@@ -24,6 +24,8 @@ struct Hosts {
     server: String,
     client: String,
     port: String,
+    /// What follows the address in --wire.
+    speed: &'static str,
 }
 
 impl Hosts {
@@ -36,11 +38,13 @@ impl Hosts {
             server: address(number),
             client: address(number + 1),
             port: free_port().to_string(),
+            speed: "",
         }
     }
 
     fn command(&self, address: &str, program: &PathBuf, arguments: &[&str]) -> Command {
-        let mut command = run(&["--explain", &format!("--wire=udp={address}")]);
+        let wire = format!("--wire=udp={address}{}", self.speed);
+        let mut command = run(&["--explain", &wire]);
         command
             .arg(program)
             .args(["-p", &self.port])
@@ -126,6 +130,27 @@ fn every_operation_arrives_also_if_packets_are_lost_and_reordered() {
         let all = [&arguments[..], &[&hosts.server]].concat();
         finish(faulty(&hosts.client, &all)).expect_success(name);
         server.finish().expect_success(name);
+    }
+}
+
+#[test]
+fn a_link_has_the_latency_and_the_bandwidth_that_it_is_given() {
+    let Some(program) = find("ibv_rc_pingpong", VERBS) else {
+        return;
+    };
+    // 20 round trips at 2 * 5 ms; 20 * 2 * 64 KiB at 100 Mbit/s.
+    for (speed, arguments, least) in [
+        (",latency=5ms", &["-n", "20"][..], 200),
+        (",bandwidth=100mbit", &["-n", "20", "-s", "65536"], 209),
+    ] {
+        let hosts = Hosts {
+            speed,
+            ..Hosts::new()
+        };
+        let began = Instant::now();
+        hosts.exchange(&program, &[&["-g", V2], arguments].concat());
+        let time = began.elapsed();
+        assert!(time >= Duration::from_millis(least), "{speed}: {time:?}");
     }
 }
 

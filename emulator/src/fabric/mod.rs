@@ -30,6 +30,7 @@ pub(crate) mod registry;
 pub(crate) mod reports;
 mod ring;
 mod segment;
+pub mod slow_link;
 pub mod waker;
 mod wire;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::spec::Nanos;
+use crate::spec::{Nanos, nanoseconds};
 
 /// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -281,18 +281,6 @@ impl FaultSpec {
         }
         Ok(())
     }
-}
-
-fn nanoseconds(text: &str) -> Option<Nanos> {
-    let digits = text.find(|it: char| !it.is_ascii_digit())?;
-    let unit = match &text[digits..] {
-        "ns" => 1,
-        "us" => MICROSECOND,
-        "ms" => MILLISECOND,
-        "s" => 1_000 * MILLISECOND,
-        _ => return None,
-    };
-    text[..digits].parse::<Nanos>().ok()?.checked_mul(unit)
 }
 
 impl FromStr for FaultSpec {

@@ -14,6 +14,19 @@ pub use port::{Link, PortAddress, PortIdentity, PortSet, network};
 /// Monotonic time in nanoseconds, with any origin.
 pub type Nanos = u64;
 
+/// Reads a time: a number with ns, us, ms or s behind it.
+pub(crate) fn nanoseconds(text: &str) -> Option<Nanos> {
+    let digits = text.find(|it: char| !it.is_ascii_digit())?;
+    let unit = match &text[digits..] {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        _ => return None,
+    };
+    text[..digits].parse::<Nanos>().ok()?.checked_mul(unit)
+}
+
 /// A kernel error number as a command returns it (`EINVAL`, …).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(pub i32);

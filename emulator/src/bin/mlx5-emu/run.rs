@@ -39,7 +39,8 @@ pub(super) struct Arguments {
     link: Option<LinkArg>,
     /// How packets travel: "local" through shared memory, or "udp" as RoCE v2 on UDP port
     /// 4791, to other hosts, containers and users, one device for each network interface;
-    /// "udp=ADDRESS" uses one address of this host [default: local].
+    /// "udp=ADDRESS" uses one address of this host. ",latency=10us" and ",bandwidth=10gbit"
+    /// behind it make the link slower [default: local].
     #[arg(long, value_name = "WIRE", conflicts_with_all = ["fabric", "devices", "ports", "link"])]
     wire: Option<String>,
     /// Command interface between libibverbs and the emulated kernel [default: ioctl].
