@@ -239,7 +239,10 @@ fn network_of(packet: &Packet, link: Link, from: &PortNames, to: &PortNames) -> 
         },
         Link::Roce if header.service_level == network::ROCE_V1 => Network::RoceV1(global),
         Link::Roce => Network::RoceV2 {
-            global,
+            global: Global {
+                traffic_class: header.roce_v2_class(),
+                ..global
+            },
             source_port: route.source_port,
         },
     }

@@ -54,6 +54,11 @@ pub(crate) enum Counter {
     /// Packets of other hosts with a wrong invariant CRC, and others that are not valid.
     IcrcErrors,
     ReceiveFaults,
+    /// Packets that say that there is congestion, notifications of it that were sent, and
+    /// received ones, after which the NIC sends no slower.
+    CongestionMarks,
+    NotificationsSent,
+    NotificationsIgnored,
 }
 
 /// The number of counters of a port, with room for more.

@@ -25,6 +25,8 @@ pub enum Operation {
     AtomicResponse = 6,
     /// A message of the communication manager, to queue pair 1.
     Management = 7,
+    /// A congestion notification (CNP, annex A17), to the sender of a marked packet.
+    Notification = 9,
     /// A packet of another host, in the payload as it arrived: see [`OtherHosts`].
     Foreign = 8,
 }
@@ -108,7 +110,8 @@ pub struct Header {
     pub atomic: [u64; 2],
     /// Atomics: compare and swap rather than fetch and add.
     pub atomic_compare: bool,
-    /// How the packet is addressed, which a receiver does not learn.
+    /// How the packet is addressed. A receiver learns the traffic class of packets of other
+    /// hosts only.
     pub route: Route,
 }
 
@@ -171,7 +174,31 @@ impl Destination {
     }
 }
 
+/// The bits of the traffic class that routers mark (ECN, RFC 3168), and what they say: that
+/// the sender understands marks, and that there is congestion.
+const ECN: u8 = 3;
+const UNDERSTANDS_ECN: u8 = 2;
+const CONGESTION: u8 = 3;
+
 impl Header {
+    /// Returns the traffic class of the packet with RoCE v2. A ConnectX sends packets of
+    /// connections, and the kernel's driver management packets (`MLX5_ECN_ENABLED`), as those
+    /// of a sender that understands marks. The address of a datagram says all itself.
+    #[must_use]
+    pub fn roce_v2_class(&self) -> u8 {
+        let class = self.route.traffic_class;
+        match self.service == Service::Ud && self.operation != Operation::Management {
+            true => class,
+            false => class & !ECN | UNDERSTANDS_ECN,
+        }
+    }
+
+    /// Returns whether a router has marked the packet, since there was congestion.
+    #[must_use]
+    pub fn is_marked(&self) -> bool {
+        self.route.traffic_class & ECN == CONGESTION
+    }
+
     /// Returns the header of an operation, with all other fields empty.
     #[must_use]
     pub(crate) fn empty(service: Service, operation: Operation) -> Self {

@@ -107,6 +107,9 @@ impl Nic {
             None => {
                 core.note(|| format!("packet for QP {:#x}: no such QP", header.destination_qpn.0));
             }
+            Some(qp) if header.operation == Operation::Notification => {
+                qp.receive_notification(core, header);
+            }
             Some(qp) if qp.spec.service != header.service => {
                 let (own, theirs) = (qp.spec.service, header.service);
                 core.note_dropped(header, || {
@@ -120,9 +123,16 @@ impl Nic {
                     format!("the queue pair takes packets of QP {peer:#x} only, from its port, with its RoCE version")
                 });
             }
-            Some(qp) if header.service == Service::Uc => qp.receive_unreliable(core, header, data),
-            Some(qp) if header.operation.is_response() => qp.handle_response(core, header, data),
-            Some(qp) => qp.receive_request(core, header, data),
+            Some(qp) => {
+                if header.is_marked() {
+                    qp.notify_sender(core);
+                }
+                match header.operation.is_response() {
+                    _ if header.service == Service::Uc => qp.receive_unreliable(core, header, data),
+                    true => qp.handle_response(core, header, data),
+                    false => qp.receive_request(core, header, data),
+                }
+            }
         }
         core.recycle(packet.payload);
         self.process_failures();

@@ -96,10 +96,10 @@ const HARDWARE: &[Name] = &[
     ("roce_slow_restart", None),
     ("roce_slow_restart_cnps", None),
     ("roce_slow_restart_trans", None),
-    ("rp_cnp_ignored", None),
+    ("rp_cnp_ignored", Some(Counter::NotificationsIgnored)),
     ("rp_cnp_handled", None),
-    ("np_ecn_marked_roce_packets", None),
-    ("np_cnp_sent", None),
+    ("np_ecn_marked_roce_packets", Some(Counter::CongestionMarks)),
+    ("np_cnp_sent", Some(Counter::NotificationsSent)),
     ("rx_icrc_encapsulated", Some(Counter::IcrcErrors)),
 ];
 const ROCE_FROM: usize = 18;

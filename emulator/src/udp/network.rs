@@ -104,7 +104,7 @@ impl UdpNetwork {
             global: Global {
                 source: gid_of_ip(own),
                 destination: gid_of_ip(host),
-                traffic_class: route.traffic_class,
+                traffic_class: header.roce_v2_class(),
                 flow_label: 0,
                 hop_limit: route.hop_limit,
             },
@@ -112,7 +112,7 @@ impl UdpNetwork {
         };
         self.bytes.clear();
         iba::encode_behind(packet, &network, &mut self.bytes);
-        socket.send(&self.bytes, host, UDP_PORT, route.traffic_class)
+        socket.send(&self.bytes, host, UDP_PORT, header.roce_v2_class())
     }
 }
 

@@ -34,6 +34,7 @@ pub(super) fn decode(
         Malformed::Icrc => Dropped::Icrc,
         _ => Dropped::Malformed,
     })?;
+    header.route.traffic_class = global.traffic_class;
     header.destination = PortAddress {
         device: device as u8,
         port: 1,

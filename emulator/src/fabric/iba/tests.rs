@@ -68,6 +68,7 @@ pub(crate) fn kinds() -> Vec<(Service, Operation, PacketFlags)> {
         (Service::Rc, O::ReadRequest, both),
         (Service::Rc, O::AtomicRequest, both),
         (Service::Rc, O::Acknowledge, none),
+        (Service::Rc, O::Notification, none),
         (Service::Rc, O::AtomicResponse, none),
         (Service::Rc, O::Send, LAST | PacketFlags::INVALIDATE),
         (Service::Rc, O::Send, both | PacketFlags::INVALIDATE),
@@ -352,10 +353,13 @@ fn packets_of_a_connectx_have_the_right_crc() {
     bytes.resize(28, 0);
     bytes.extend([0x82, 0xfd, 0x00, 0x2a]);
     assert_eq!(icrc::identification(&network, &bytes), Some(0x718c));
-    assert_eq!(
-        decode(&network, &bytes, &mut Vec::new()),
-        Err(Malformed::Opcode)
-    );
+    let header = decode(&network, &bytes, &mut Vec::new()).unwrap();
+    assert_eq!(header.operation, Operation::Notification);
+    assert_eq!(header.destination_qpn, Qpn(0x118));
+    let mut own = Vec::new();
+    let payload = Vec::new();
+    super::encode_behind(&Packet { header, payload }, &network, &mut own);
+    assert_eq!(own[..28], bytes[..28]);
     bytes[27] ^= 1;
     assert_eq!(icrc::identification(&network, &bytes), None);
     // A SEND of an unreliable connection, likewise.

@@ -19,6 +19,11 @@ const MANAGEMENT_LEN: usize = 256;
 /// The bits of a queue pair number or a sequence number.
 const NUMBER: u32 = 0xff_ffff;
 
+/// A congestion notification (annex A17.9.3), which belongs to no service, and the bit behind
+/// the partition key that it has. 16 reserved bytes follow the header.
+const NOTIFICATION: u8 = 0x81;
+const BECN: u32 = 1 << 30;
+
 // Bits of the base transport header.
 const SOLICITED: u8 = 1 << 7;
 /// The path is the one that both sides have migrated to, or never left.
@@ -82,6 +87,7 @@ const POSITION: PacketFlags = PacketFlags::FIRST
 /// Returns the operation of a packet as a number. The NIC makes no packet without one.
 fn opcode(header: &Header) -> u8 {
     let operation = match header.operation {
+        Operation::Notification => return NOTIFICATION,
         Operation::Management => Operation::Send,
         operation => operation,
     };
@@ -110,6 +116,8 @@ struct Extended {
     original: bool,
     /// Immediate data (ImmDt), or the key to invalidate (IETH).
     immediate: bool,
+    /// 16 reserved bytes.
+    reserved: bool,
 }
 
 impl Extended {
@@ -129,6 +137,7 @@ impl Extended {
             },
             original: operation == Operation::AtomicResponse,
             immediate: flags.intersects(PacketFlags::IMMEDIATE | PacketFlags::INVALIDATE),
+            reserved: operation == Operation::Notification,
         }
     }
 }
@@ -144,6 +153,7 @@ pub fn len(header: &Header) -> usize {
         (it.acknowledge, 4),
         (it.original, 8),
         (it.immediate, 4),
+        (it.reserved, 16),
     ];
     let present = parts.iter().filter(|(is_present, _)| *is_present);
     BTH + present.map(|(_, len)| len).sum::<usize>()
@@ -172,9 +182,13 @@ pub(super) fn encode(packet: &Packet, out: &mut Vec<u8>) {
         _ => [header.source_qpn, header.destination_qpn],
     };
     out.push(opcode(header));
-    out.push(bit(PacketFlags::SOLICITED, SOLICITED) | MIGRATED | (padding as u8) << 4);
+    let (migrated, becn) = match extended.reserved {
+        true => (0, BECN),
+        false => (MIGRATED, 0),
+    };
+    out.push(bit(PacketFlags::SOLICITED, SOLICITED) | migrated | (padding as u8) << 4);
     out.extend(PARTITION.to_be_bytes());
-    out.extend(destination.0.to_be_bytes());
+    out.extend((becn | destination.0).to_be_bytes());
     let ack_request = bit(PacketFlags::ACK_REQUEST, ACK_REQUEST);
     out.extend((u32::from(ack_request) << 24 | header.psn).to_be_bytes());
     if extended.datagram {
@@ -199,6 +213,9 @@ pub(super) fn encode(packet: &Packet, out: &mut Vec<u8>) {
     }
     if extended.immediate {
         out.extend(header.immediate);
+    }
+    if extended.reserved {
+        out.extend([0; 16]);
     }
     out.extend(data);
     out.resize(out.len() + padding, 0);
@@ -254,6 +271,9 @@ pub(super) fn decode(
     if extended.immediate {
         header.immediate = from.take()?;
     }
+    if extended.reserved {
+        from.take::<16>()?;
+    }
     let padding = usize::from(bits >> 4 & 3);
     let data = from.0.len().checked_sub(padding).map(|len| &from.0[..len]);
     let data = data.ok_or(Malformed::Padding)?;
@@ -280,6 +300,12 @@ pub(super) fn decode(
 
 /// Returns the header of an operation, with all other fields empty.
 fn start(code: u8, destination_qpn: Qpn) -> Option<Header> {
+    if code == NOTIFICATION {
+        return Some(Header {
+            destination_qpn,
+            ..Header::empty(Service::Rc, Operation::Notification)
+        });
+    }
     let (low, high) = (code & 0x1f, code & 0xe0);
     let &(service, _) = SERVICES.iter().find(|(_, it)| *it == high)?;
     let &(_, operation, flags) = OPERATIONS.iter().find(|(it, ..)| *it == low)?;

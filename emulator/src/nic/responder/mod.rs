@@ -7,6 +7,7 @@
 
 pub(super) mod aeth;
 mod atomic;
+mod congestion;
 mod datagram;
 mod execute;
 mod receive;
@@ -15,6 +16,7 @@ mod unreliable;
 
 use super::psn;
 use crate::fabric::packet::Operation;
+use crate::spec::Nanos;
 use response::Response;
 use std::collections::VecDeque;
 
@@ -39,6 +41,8 @@ pub(super) struct Responder {
     atomics: atomic::Executed,
     /// Whether a packet has arrived since RTR.
     established: bool,
+    /// When the next congestion notification may be sent.
+    next_notification: Nanos,
 }
 
 /// The destination of a write.

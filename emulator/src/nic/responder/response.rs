@@ -24,6 +24,8 @@ pub(in crate::nic) enum Response {
         msn: u32,
         replayed: bool,
     },
+    /// A congestion notification.
+    Notification,
 }
 
 /// A read that is being responded to.
@@ -44,7 +46,7 @@ impl Response {
     /// response to a read or an atomic. Replayed responses have a limit of their own.
     pub(super) fn holds_resource(&self) -> bool {
         match self {
-            Self::Acknowledge { .. } => false,
+            Self::Acknowledge { .. } | Self::Notification => false,
             Self::Read(Read { replayed, .. }) | Self::Atomic { replayed, .. } => !replayed,
         }
     }
@@ -105,6 +107,7 @@ impl Qp {
                     }
                     (header, Vec::new(), true)
                 }
+                Response::Notification => (self.notification_header(), Vec::new(), true),
                 Response::Read(read) => match self.read_response(core, &read) {
                     Some((header, payload)) => (header, payload, read.sent + 1 == read.packets),
                     None => continue,

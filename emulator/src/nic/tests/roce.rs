@@ -1,6 +1,8 @@
 //! RoCE v1 and v2: the types of the GIDs at both ends of a connection.
 
 use super::fixtures::*;
+use crate::fabric::counters::Counter;
+use crate::fabric::packet::{Operation, Packet};
 use crate::nic::NicOptions;
 use crate::spec::gid::{Gid, GidTable, GidType};
 use crate::spec::*;
@@ -78,5 +80,40 @@ fn packets_of_the_other_roce_version_are_not_accepted() {
         let mut unreliable = pair(Service::Uc, indices);
         unreliable.run_until_idle();
         assert!(unreliable.b.cq.poll().is_none(), "{indices:?}");
+    }
+}
+
+#[test]
+fn the_sender_of_marked_packets_is_notified_at_most_every_4_microseconds() {
+    const CONGESTION: u8 = 3;
+    for service in [Service::Rc, Service::Uc] {
+        let mut pair = pair(service, [V2; 2]);
+        pair.run_until_idle();
+        let mut marked = pair.wire.sent[0].clone();
+        marked.header.route.traffic_class |= CONGESTION;
+        let notifications = |pair: &Pair| -> Vec<Packet> {
+            let is_one = |it: &&Packet| it.header.operation == Operation::Notification;
+            pair.wire.sent.iter().filter(is_one).cloned().collect()
+        };
+        for _ in 0..3 {
+            pair.b.host.nic.receive(marked.clone());
+        }
+        pair.run_until_idle();
+        let [one] = &notifications(&pair)[..] else {
+            panic!("{:?}", notifications(&pair));
+        };
+        assert_eq!(one.header.destination_qpn, pair.a.qp.qpn);
+        assert_eq!(one.header.roce_v2_class(), 0xc2);
+        pair.advance(4_000, 4_000);
+        pair.b.host.nic.receive(marked.clone());
+        pair.run_until_idle();
+        assert_eq!(notifications(&pair).len(), 2, "{service:?}");
+        let count = |peer: &Peer, counter: Counter| {
+            let at = PortAddress { device: 0, port: 1 };
+            peer.host.nic.counters().row(at)[counter as usize]
+        };
+        assert_eq!(count(&pair.b, Counter::CongestionMarks), 4);
+        assert_eq!(count(&pair.b, Counter::NotificationsSent), 2);
+        assert_eq!(count(&pair.a, Counter::NotificationsIgnored), 2);
     }
 }
