@@ -258,15 +258,19 @@ fn fields(line: &[u8]) -> Result<Vec<String>, String> {
             b'"' => quoted(&rest[1..])?,
             _ => bare(rest),
         };
-        if field.contains(&0) {
-            return Err("a field has a byte 0: expected text".to_owned());
-        }
         // A line can be as long as the file: do not keep all of its fields.
         if fields.len() > 8 {
             return Err(format!("more than 8 fields found, {FORM}"));
         }
         let field = String::from_utf8(field)
             .map_err(|_| "a field is not UTF-8: expected text".to_owned())?;
+        // Names and causes are shown in terminals, which obey such characters.
+        if let Some(control) = field.chars().find(|it| it.is_control() && *it != '\t') {
+            let number = u32::from(control);
+            return Err(format!(
+                "a field has the control character U+{number:04X}: expected text"
+            ));
+        }
         fields.push(field);
         rest = after.trim_ascii_start();
     }
@@ -342,8 +346,8 @@ fn one_of(field: usize, text: &str, words: [&str; 2]) -> Result<bool, String> {
 }
 
 impl fmt::Display for Entry {
-    /// Writes a line of dat.conf, without its end. A newline or a byte 0 in a field cannot be
-    /// written; such an entry was not read from a file.
+    /// Writes a line of dat.conf, without its end. A control character in a field cannot be
+    /// written, except a tab; such an entry was not read from a file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         quote(f, &self.name)?;
         let safety = if self.threadsafe { "" } else { "non" };
