@@ -322,6 +322,13 @@ impl Schedule {
         // Packets that the wire still delays from before the reset arrive now, if
         // ever.
         device::advance(Duration::from_millis(100));
+        // They may have taken the link down once more.
+        for _ in 0..100 {
+            if self.ends[2 * pair].local_address(1).is_ok() {
+                break;
+            }
+            device::advance(Duration::from_millis(10));
+        }
         let free = self.account.reset(ends);
         self.free.extend(free);
         self.join(pair);
