@@ -37,7 +37,7 @@ fn is_unreliable(case: &Case) -> bool {
 }
 
 /// Returns the text: conditions that differ, then a paragraph per case.
-fn text(before: &ResultFile, after: &ResultFile) -> String {
+pub(crate) fn text(before: &ResultFile, after: &ResultFile) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
     let mut differing: Vec<&String> = before

@@ -5,6 +5,7 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `fuzzing` | what `fuzz/` calls; in such builds only |
 //! | `cli` | the commands, and what each of them calls |
 //! | `lat`, `bw`, `cost`, `wake`, `scale`, `compare`, `devices`, `diff` | the commands (`bw` also `rate`), each with its options and help |
 //! | `page` | the command `report`: one HTML page of result files |
@@ -31,6 +32,8 @@
 //!
 //! Exit status: 0 good, 1 usage, 2 environment, 3 the run failed.
 
+// A target of fuzz/, with its own start.
+#![cfg_attr(fuzzing, no_main, allow(dead_code, unused_imports))]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod bw;
@@ -44,6 +47,8 @@ mod diff;
 mod ends;
 mod exchange;
 mod failure;
+#[cfg(fuzzing)]
+mod fuzzing;
 mod host;
 mod interrupt;
 mod lat;

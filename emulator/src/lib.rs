@@ -50,6 +50,7 @@
 //!
 //! | module | contents | does not contain |
 //! |---|---|---|
+//! | `fuzzing` | what `fuzz/` calls; in such builds only | |
 //! | [`gateway`] | receives for all processes of an address | devices |
 //! | [`preload`] | interposed libc calls | device logic |
 //! | `uverbs` | ioctl and write commands, handles, event files | WQE and CQE formats |
@@ -80,7 +81,7 @@
 //! | `hidden` | descriptors that the program does not know | |
 //! | [`spec`] | numbers, attributes and errors that commands and NIC exchange; ports, time | |
 //! | [`limits`] | the limits that the devices report | |
-//! | `abi`, `sync`, `random`, `real` | layouts of the kernel's structures; locks; random numbers; libc's own functions | |
+//! | `abi`, `sync`, `random`, `fuzz_bytes`, `real` | layouts of the kernel's structures; locks; random numbers; the bytes of `fuzzing`; libc's own functions | |
 //!
 //! Nothing is shared with the engine (`dat-engine`): two independent implementations
 //! of the mlx5 formats must agree, and libmlx5 is the reference for both.
@@ -207,6 +208,11 @@ pub mod emulator;
 pub mod fabric;
 pub mod faults;
 mod fork;
+#[cfg(fuzzing)]
+mod fuzz_bytes;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod gateway;
 mod guard;
 #[allow(unreachable_pub, reason = "`pub` is for the rest of the emulator")]

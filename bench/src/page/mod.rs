@@ -60,6 +60,23 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     finish("", files)
 }
 
+/// Returns the page of these files, for `fuzz/`.
+#[cfg(fuzzing)]
+pub(crate) fn of(files: &[(&str, ResultFile)]) -> String {
+    let input = |(path, file): &(&str, ResultFile)| Input {
+        path: path.into(),
+        label: String::new(),
+        file: file.clone(),
+    };
+    let mut inputs: Vec<Input> = files.iter().map(input).collect();
+    name(&mut inputs);
+    let sources: Vec<Source<'_>> = inputs
+        .iter()
+        .map(|Input { label, file, .. }| Source { label, file })
+        .collect();
+    html::page(&inputs, &sections(&sources))
+}
+
 /// Returns the page and a file of plots for each section, for an existing folder.
 fn folder(folder: &Path, inputs: &[Input], sections: &[Section]) -> Vec<(PathBuf, String)> {
     let mut files = vec![(folder.join(PAGE), html::page(inputs, sections))];

@@ -40,6 +40,9 @@ mod receive;
 mod timers;
 mod wire;
 
+#[cfg(fuzzing)]
+#[path = "tests/fuzzing.rs"]
+pub(crate) mod fuzzing;
 #[cfg(test)]
 pub(crate) mod tests;
 

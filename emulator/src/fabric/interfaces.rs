@@ -28,7 +28,7 @@ pub struct Interface {
 }
 
 impl Interface {
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn loopback() -> Self {
         Self {
             name: "lo".into(),

@@ -71,5 +71,8 @@ pub(crate) use options::earlier;
 pub use options::{CompletionOutcome, FaultInjector, Identify, NicOptions, Progress, Resolver};
 pub use violations::Violations;
 
+#[cfg(fuzzing)]
+#[path = "tests/fuzzing.rs"]
+pub(crate) mod fuzzing;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -335,5 +335,7 @@ fn error(request: &Request, code: i32, port_id: u32) -> Vec<u8> {
         .finish()
 }
 
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 #[cfg(test)]
 mod tests;

@@ -48,7 +48,17 @@ mod services;
 mod start;
 mod text;
 
-#[cfg(test)]
+#[cfg(fuzzing)]
+pub(crate) use tests::fuzzing;
+#[cfg(any(test, fuzzing))]
+#[cfg_attr(
+    fuzzing,
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "the other fixtures are for the tests"
+    )
+)]
 mod tests;
 
 pub(crate) use agent::Ucma;

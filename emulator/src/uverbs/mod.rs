@@ -37,6 +37,9 @@ mod write;
 mod write_commands;
 mod write_table;
 
+#[cfg(fuzzing)]
+#[path = "tests/fuzzing.rs"]
+pub(crate) mod fuzzing;
 #[cfg(test)]
 mod tests;
 

@@ -36,6 +36,14 @@ mod socket;
 mod types;
 mod wire;
 
+/// What `fuzz/` calls; in such builds only.
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use super::rdma::private_data;
+    pub use super::socket::frames;
+}
+
 pub use error::CmError;
 pub use listen::ListenOn;
 pub use local::{device_at, interface_address, own_address, why_no_address};

@@ -1,9 +1,16 @@
 //! Two processes of a host, whose packets the test carries.
 
+#[cfg(test)]
 mod commands;
+#[cfg(test)]
 mod connections;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
+#[cfg(test)]
 mod garbage;
+#[cfg(test)]
 mod options;
+#[cfg(test)]
 mod resolving;
 
 use std::collections::{HashMap, VecDeque};

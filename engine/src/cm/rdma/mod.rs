@@ -42,3 +42,5 @@ mod port;
 
 pub(super) use address::{device_at, no_address, own_addresses};
 pub(super) use network::Rdma;
+#[cfg(fuzzing)]
+pub use payload::fuzz as private_data;

@@ -189,6 +189,22 @@ fn unwrap(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
+/// Reads the private data of a peer, for `fuzz/`: no more than there is, whatever they are.
+#[cfg(fuzzing)]
+pub fn fuzz(bytes: &[u8]) {
+    let all = [
+        unwrap(bytes.to_vec()),
+        iwarp::of_request(bytes.to_vec()).0,
+        iwarp::of_reply(bytes.to_vec()).0,
+        of_refusal(bytes).unwrap_or_default(),
+    ];
+    assert!(all.iter().all(|data| data.len() <= bytes.len()));
+    // What fits a message comes back from it.
+    if bytes.len() <= MAX_PRIVATE_DATA {
+        assert_eq!(unwrap(wrap(bytes, REPLY)), bytes);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -317,6 +317,35 @@ fn put_parameters(body: &mut Vec<u8>, parameters: &Parameters) {
     put_counted(body, &block);
 }
 
+/// Takes all frames off the bytes of a peer, for `fuzz/`: each is the same when it is sent again.
+#[cfg(fuzzing)]
+pub fn fuzz(mut bytes: &[u8]) {
+    while let Ok(Some((found, length))) = parse(bytes) {
+        let again = match &found {
+            Frame::Request {
+                qualifier,
+                parameters,
+                private_data,
+            } => request(*qualifier, parameters, private_data),
+            Frame::Accept {
+                parameters,
+                private_data,
+            } => accept(parameters, private_data),
+            Frame::Reject(reason) => reject(reason),
+            Frame::Ready => ready(),
+            Frame::Failed => failed(),
+            Frame::Disconnect => disconnect(),
+            Frame::DisconnectReply => disconnect_reply(),
+        };
+        assert!(again.len() <= MAX_FRAME && length <= MAX_FRAME);
+        // A rejection of another version has that version in its header.
+        if !matches!(found, Frame::Reject(Reason::Version(_))) {
+            assert_eq!(parse(&again), Ok(Some((found, again.len()))));
+        }
+        bytes = &bytes[length..];
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,5 +23,7 @@ mod port;
 mod silent;
 mod stream;
 
+#[cfg(fuzzing)]
+pub use frame::fuzz as frames;
 pub(super) use network::Tcp;
 pub use port::port_of;
