@@ -176,6 +176,8 @@ impl Config {
     pub const PORTS: &'static str = "MLX5EMU_PORTS";
     /// `local`, or `udp` or `udp=ADDRESS`, with `,latency=TIME` and `,bandwidth=RATE`.
     pub const WIRE: &'static str = "MLX5EMU_WIRE";
+    /// The interfaces of the UDP wire that a launcher has found, which its programs use.
+    pub const INTERFACES: &'static str = "MLX5EMU_INTERFACES";
     /// `1` to start work on doorbell records alone.
     pub const LENIENT: &'static str = "MLX5EMU_LENIENT";
     /// `ioctl` or `write`.
@@ -243,7 +245,7 @@ impl Config {
 
     /// Selects the wire. On the UDP wire there is a RoCE device for each network interface, and
     /// the fabric is named after the first address, since all processes of an address are on one.
-    fn set_wire(&mut self, wire: &str) -> Result<(), String> {
+    fn set_wire(&mut self, wire: &str, found: Option<Vec<Interface>>) -> Result<(), String> {
         let mut parts = wire.split(',');
         let address = match parts.next().unwrap_or_default() {
             "local" if wire == "local" => return Ok(()),
@@ -256,7 +258,7 @@ impl Config {
             },
         };
         parts.try_for_each(|part| self.speed.set(part))?;
-        self.interfaces = interfaces::select(address)?;
+        self.interfaces = found.map_or_else(|| interfaces::select(address), Ok)?;
         self.link = Link::Roce;
         self.devices = self.interfaces.len() as u8;
         self.ports = 1;
@@ -326,11 +328,22 @@ impl Config {
             config.ports = count(Self::PORTS, &value, MAX_PORTS)?;
         }
         if let Some(value) = get(Self::WIRE) {
-            let invalid = |reason| invalid(Self::WIRE, &value, reason);
+            let wrong = |reason| invalid(Self::WIRE, &value, reason);
             let wire = value
                 .to_str()
-                .ok_or_else(|| invalid("expected ASCII text".into()))?;
-            config.set_wire(wire).map_err(invalid)?;
+                .ok_or_else(|| wrong("expected ASCII text".into()))?;
+            let found = get(Self::INTERFACES).map(|text| {
+                let all = text.to_str().and_then(interfaces::parse);
+                all.ok_or_else(|| {
+                    invalid(
+                        Self::INTERFACES,
+                        &text,
+                        "expected what mlx5-emu run has set; unset it",
+                    )
+                })
+            });
+            let found = found.transpose()?;
+            config.set_wire(wire, found).map_err(wrong)?;
         }
         if let Some(value) = get(Self::LENIENT) {
             config.lenient = choice(Self::LENIENT, &value, &[("0", false), ("1", true)])?;

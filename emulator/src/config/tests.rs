@@ -89,10 +89,19 @@ fn an_invalid_value_is_reported_with_its_variable_and_the_accepted_values() {
         (Config::NASTY, "kind"),
         (Config::DATA_IN_ORDER, "maybe"),
         (Config::NUMA_NODE, "-1"),
+        (Config::WIRE, "tcp"),
+        (Config::WIRE, "udp=localhost"),
+        (Config::WIRE, "local,latency=1us"),
+        (Config::WIRE, "udp,latency=1"),
+        (Config::WIRE, "udp=127.0.0.1,bandwidth=1"),
+        (Config::WIRE, "udp,"),
     ] {
         let text = read(&[(variable, value)]).unwrap_err().to_string();
         assert!(text.contains(variable) && text.contains(value), "{text}");
     }
+    let given = [(Config::WIRE, "udp"), (Config::INTERFACES, "eth0 1")];
+    let text = read(&given).unwrap_err().to_string();
+    assert!(text.contains(Config::INTERFACES), "{text}");
     let text = read(&[(Config::LINK, "eth")]).unwrap_err().to_string();
     assert!(text.ends_with("expected one of: ib, roce"), "{text}");
 }

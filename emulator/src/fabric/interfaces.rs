@@ -1,6 +1,7 @@
 //! The network interfaces of this host whose addresses the ports of the devices have.
 
 use std::ffi::CStr;
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -57,6 +58,41 @@ impl Interface {
             ips,
         }
     }
+}
+
+/// The five fields with blanks between, as [`parse`] reads them.
+impl fmt::Display for Interface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, mtu, .. } = self;
+        let (index, [a, b, c, d, e, g]) = (self.index, self.mac);
+        let mac = u64::from_be_bytes([0, 0, a, b, c, d, e, g]);
+        let addresses: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
+        write!(f, "{name} {index} {mac:x} {mtu} {}", addresses.join(","))
+    }
+}
+
+/// Reads interfaces, with blanks between. `None` if that is not what the text has.
+pub(crate) fn parse(text: &str) -> Option<Vec<Interface>> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let (all, []) = words.as_chunks() else {
+        return None;
+    };
+    let interface = |&[name, index, mac, mtu, addresses]: &[&str; 5]| {
+        let [0, 0, mac @ ..] = u64::from_str_radix(mac, 16).ok()?.to_be_bytes() else {
+            return None;
+        };
+        let addresses = addresses.split(',').map(str::parse);
+        Some(Interface {
+            name: name.into(),
+            index: index.parse().ok()?,
+            mac,
+            mtu: mtu.parse().ok()?,
+            addresses: addresses.collect::<Result<_, _>>().ok()?,
+            is_loopback: false,
+        })
+    };
+    let all: Option<Vec<_>> = all.iter().map(interface).collect();
+    all.filter(|it| (1..=MAX_DEVICES.into()).contains(&it.len()))
 }
 
 /// Returns the largest path MTU (`enum ibv_mtu`) for packets on an interface, as
@@ -262,6 +298,25 @@ mod tests {
         assert!(names.has_link_local);
         names = interface("eth0", 1, &["192.0.2.1", "fe80::7"]).names();
         assert!(!names.has_link_local);
+    }
+
+    #[test]
+    fn interfaces_are_read_as_they_are_written() {
+        let all = [
+            interface("eth0", 2, &["192.0.2.1", "2001:db8::1"]),
+            interface("br-1", 4, &["fe80::1"]),
+        ];
+        let text = all.each_ref().map(ToString::to_string).join(" ");
+        assert_eq!(parse(&text).as_deref(), Some(&all[..]));
+        for wrong in [
+            "",
+            "eth0 2 0 1500",
+            "eth0 2 0 1500 x",
+            "e 2 1000000000000 1500 ::1",
+        ] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+        assert_eq!(parse(&format!("{text} ").repeat(9)), None, "too many");
     }
 
     #[test]

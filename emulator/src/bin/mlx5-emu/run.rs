@@ -142,9 +142,12 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let chosen = environment_of_options(&arguments)?;
     let lookup = |name: &'static str| {
         let chosen = chosen.iter().find(|(chosen, _)| *chosen == name);
-        chosen
-            .map(|(_, value)| value.clone())
-            .or_else(|| std::env::var_os(name))
+        match chosen {
+            Some((_, value)) => Some(value.clone()),
+            // Of another launcher, with another wire.
+            None if name == Config::INTERFACES && arguments.wire.is_some() => None,
+            None => std::env::var_os(name),
+        }
     };
     let config = Config::from_lookup(lookup).map_err(|error| Failure::usage(error.to_string()))?;
     if let Some(file) = &config.pcap {
@@ -174,6 +177,8 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     command
         .envs(chosen)
         .env(Config::FABRIC, config.fabric.as_str());
+    let interfaces: Vec<String> = config.interfaces.iter().map(ToString::to_string).collect();
+    command.env(Config::INTERFACES, interfaces.join(" "));
     command
         .env(LD_PRELOAD, preload)
         .env("SYSFS_PATH", sysfs.root())

@@ -3,7 +3,7 @@
 //! The emulated NICs are threads, and on a busy machine a peer's thread can be off the processor for
 //! longer than an acknowledgement timeout. If the timeout expires before the peer's thread has taken,
 //! or finished with, what was sent to it, the timer starts again and no retry is counted. So a busy
-//! machine breaks no connection. A peer that is dead, or that runs and does not answer, exceeds the
+//! machine breaks no connection. Of another host this is not known, and the timer runs longer. A peer that is dead, or that runs and does not answer, exceeds the
 //! retries as on a wire.
 
 use super::super::core::Core;
@@ -15,6 +15,10 @@ use crate::spec::{Nanos, QpState};
 
 /// The value of `rnr_retry` for an unlimited number of retries.
 const UNLIMITED: u8 = 7;
+
+/// The shortest ack timeout for another host: its NIC, and the launcher that receives for it, may
+/// wait for a core.
+const LEAST_TIMEOUT_OF_HOST: Nanos = 100_000_000;
 
 /// Delays of the RNR NAK timer codes in units of 10 µs (IBA table 45).
 const RNR_TIMES: [u32; 32] = [
@@ -46,7 +50,11 @@ impl Qp {
             return;
         }
         // 4.096 µs × 2^code.
-        let duration: Nanos = 4096 << self.attr.timeout;
+        let mut duration: Nanos = 4096 << self.attr.timeout;
+        if self.destination().is_other_host() {
+            // Up to four times as long is right (IBA 9.7.6.1.3).
+            duration = (4 * duration).max(LEAST_TIMEOUT_OF_HOST);
+        }
         core.timers.start(self.qpn.0, &mut self.timer, duration);
     }
 
