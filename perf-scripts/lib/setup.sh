@@ -222,8 +222,8 @@ python_tools() {
     if ! cmp -s $list "$folder/installed"; then
         rm -rf "$folder"
         mkdir -p "$TARGET/tools"
-        { python3 -m venv "$folder" && "$folder/bin/pip" --disable-pip-version-check install --quiet --require-hashes -r $list; } >"$setup_log" 2>&1 || {
-            say "$(grep -m 1 -i error "$setup_log") ($list; it takes python3-venv, x86-64 and PyPI)"
+        { python3 -m venv "$folder" && "$folder/bin/pip" --disable-pip-version-check install --quiet --retries 1 --require-hashes -r $list; } >"$setup_log" 2>&1 || {
+            say "the tools of $list cannot be installed: $({ grep '^ERROR' "$setup_log" || cat "$setup_log"; } | tail -n 1) (it takes python3-venv, x86-64 and PyPI)"
             rm -rf "$folder"
             return 1
         }
