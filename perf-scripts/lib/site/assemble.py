@@ -157,8 +157,9 @@ class Site:
         return f"<b>{name}</b>({section or ''})"
 
     def rust(self):
-        found = sorted((crate, folder) for folder, crate in self.crates() if self.doc and (self.doc / crate / "index.html").exists())
-        rows = "".join(f"| [`{crate}`](rust/{crate}/index.html) | {description(folder)} |\n" for crate, folder in found)
+        first = ["dat_api", "dat_engine", "mlx5_rings", "dv_sys"]
+        found = sorted((crate not in first, crate, folder) for folder, crate in self.crates() if self.doc and (self.doc / crate / "index.html").exists())
+        rows = "".join(f"| [`{crate}`](rust/{crate}/index.html) | {description(folder)} |\n" for _, crate, folder in found)
         return f"# Rust API\n\n| crate | what it is |\n| --- | --- |\n{rows}" if found else "# Rust API\n\nThis site was made without it.\n"
 
     def summary(self):
