@@ -51,7 +51,7 @@ impl Qp {
         // With max_dest_rd_atomic 0 atomics are not permitted (mlx5 clears the access
         // flag).
         if !self.attr.access.contains(needs) || self.attr.max_dest_rd_atomic == 0 {
-            return Err(NakReason::Access(NOT_PERMITTED));
+            return Err(NakReason::Invalid(NOT_PERMITTED));
         }
         let address = header.remote_address;
         if !address.is_multiple_of(WIDTH) {

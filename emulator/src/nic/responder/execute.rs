@@ -1,7 +1,6 @@
 //! Executing in-order request packets.
 
 use super::super::core::Core;
-use super::super::mr::MkeyError;
 use super::super::psn;
 use super::super::qp::Qp;
 use super::super::scatter_gather::SgeError;
@@ -41,10 +40,10 @@ pub(super) fn refused(header: &Header, cause: &str) -> String {
 pub(super) enum NakReason {
     /// No receive is posted.
     NotReady,
-    /// The packet does not fit into its message or is not valid on this QP, for this
-    /// reason.
+    /// The packet does not fit into its message, or its operation is not valid or not permitted on
+    /// this QP (IBA table of responder errors: "not supported by this QP"), for this reason.
     Invalid(&'static str),
-    /// Key, bounds or access flags do not permit the remote access, for this reason.
+    /// The key, its bounds or its access flags do not permit the access, for this reason.
     Access(&'static str),
     /// The key that a SEND invalidates is not valid.
     Invalidate,
@@ -265,7 +264,7 @@ impl Qp {
 
     fn begin_write(&mut self, core: &Core, header: &Header) -> Result<(), NakReason> {
         if !self.attr.access.contains(Access::REMOTE_WRITE) {
-            return Err(NakReason::Access(NOT_PERMITTED));
+            return Err(NakReason::Invalid(NOT_PERMITTED));
         }
         if header.length > MAX_MSG {
             return Err(NakReason::Invalid(TOO_LONG));
@@ -288,7 +287,7 @@ impl Qp {
     }
 
     fn begin_read(&mut self, core: &mut Core, header: &Header) -> Result<u32, NakReason> {
-        self.check_read(core, header).map_err(NakReason::Access)?;
+        self.check_read(core, header)?;
         if header.length > MAX_MSG {
             return Err(NakReason::Invalid(TOO_LONG));
         }
@@ -310,10 +309,10 @@ impl Qp {
 
     /// Checks that the peer may perform this read; returns the reason if not. With
     /// max_dest_rd_atomic 0 reads are not permitted (mlx5 clears the access flag).
-    pub(super) fn check_read(&self, core: &Core, header: &Header) -> Result<(), &'static str> {
+    pub(super) fn check_read(&self, core: &Core, header: &Header) -> Result<(), NakReason> {
         let (user, needs) = (self.key_user(), Access::REMOTE_READ);
         if !self.attr.access.contains(needs) || self.attr.max_dest_rd_atomic == 0 {
-            return Err(NOT_PERMITTED);
+            return Err(NakReason::Invalid(NOT_PERMITTED));
         }
         let length = u64::from(header.length);
         if length > 0 {
@@ -321,7 +320,7 @@ impl Qp {
             let open = core
                 .mkeys
                 .permit_remote(header.key, user, at, length, needs);
-            open.map_err(MkeyError::text)?;
+            open.map_err(|denied| NakReason::Access(denied.text()))?;
         }
         Ok(())
     }

@@ -119,10 +119,8 @@ fn failing_atomic(
 
 #[test]
 fn region_and_qp_must_permit_remote_atomics() {
-    let access_error = [Event::Asynchronous(
-        AsyncEvent::QpAccessErr,
-        AsyncObject::Qp(0xa0),
-    )];
+    let event = |kind| [Event::Asynchronous(kind, AsyncObject::Qp(0xa0))];
+    let access_error = event(AsyncEvent::QpAccessErr);
     // A region without the permission, and one that is too short.
     for (access, length) in [(ALL_ACCESS, 64), (ALL_ACCESS | Access::REMOTE_ATOMIC, 7)] {
         let mut pair = pair_with(with_atomics());
@@ -142,7 +140,11 @@ fn region_and_qp_must_permit_remote_atomics() {
     ] {
         let pair = pair_with(attr);
         let (to, from) = (pair.b.raddr_segment(0), pair.a.data_segment(0, 8));
-        assert_eq!(failing_atomic(pair, REMOTE_ACCESS, to, from), access_error);
+        let invalid_request = event(AsyncEvent::QpReqErr);
+        assert_eq!(
+            failing_atomic(pair, REMOTE_INVALID, to, from),
+            invalid_request
+        );
     }
 }
 

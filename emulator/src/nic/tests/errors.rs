@@ -78,7 +78,7 @@ fn remote_writes_and_reads_without_permission_are_access_errors() {
 }
 
 #[test]
-fn the_access_flags_of_the_qp_are_checked_too() {
+fn an_access_that_the_flags_of_the_qp_do_not_permit_is_an_invalid_request() {
     for (opcode, missing) in [(WRITE, Access::REMOTE_WRITE), (READ, Access::REMOTE_READ)] {
         let attr = QpAttr {
             access: ALL_ACCESS.difference(missing),
@@ -86,14 +86,15 @@ fn the_access_flags_of_the_qp_are_checked_too() {
         };
         let pair = Pair::with_attributes(attr);
         let segments = [pair.b.raddr_segment(0), pair.a.data_segment(0, 100)];
-        check_failure_at_a(pair, REMOTE_ACCESS, opcode, &segments);
+        let pair = check_failure_at_a(pair, REMOTE_INVALID, opcode, &segments);
+        assert_eq!(events_of_b(&pair), [AsyncEvent::QpReqErr]);
     }
     let pair = Pair::with_attributes(QpAttr {
         max_dest_rd_atomic: 0,
         ..attributes()
     });
     let segments = [pair.b.raddr_segment(0), pair.a.data_segment(0, 100)];
-    check_failure_at_a(pair, REMOTE_ACCESS, READ, &segments);
+    check_failure_at_a(pair, REMOTE_INVALID, READ, &segments);
 }
 
 #[test]
