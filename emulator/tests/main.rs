@@ -18,4 +18,5 @@ mod rdma_cm;
 mod registration;
 mod restricted;
 mod statistics;
+mod two_sides;
 mod verbs;

@@ -22,7 +22,7 @@ declare -A VM_MODULES=(
     [base]="virtio_pci virtio_console 9pnet_virtio 9p overlay ib_uverbs rdma_ucm dummy"
     [rxe]="crc32_generic rdma_rxe"
     [siw]="crc32c_generic libcrc32c"
-    [net]="virtio_net"
+    [net]="virtio_net sch_netem"
 )
 
 # prepare KERNEL [SET…]: sets `kernel_dir`, `tsc_khz` and `initramfs`, for that kernel or, if KERNEL is
