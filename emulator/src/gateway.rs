@@ -6,25 +6,29 @@
 //!
 //! Decision: `docs/decisions/084-one-launcher-receives.md`
 
-use std::io;
+mod connections;
+
+use std::io::{self, PipeReader, PipeWriter};
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use self::connections::{Connections, LocalEnd};
 use crate::cm::{self, Body, CommId, MANAGEMENT_QKEY, MANAGEMENT_QPN};
 use crate::config::Config;
 use crate::fabric::attachment::Attachment;
 use crate::fabric::iba::network::{Global, UDP_PORT};
 use crate::fabric::interfaces::Interface;
 use crate::fabric::name::FabricName;
-use crate::fabric::packet::{Operation, OtherHosts, Packet};
+use crate::fabric::packet::{Header, Operation, OtherHosts, Packet};
 use crate::fabric::registry::Registry;
 use crate::log::warn;
 use crate::nldev;
 use crate::runner::configure_nic_thread;
-use crate::spec::Qpn;
 use crate::spec::gid::gid_of_ip;
+use crate::spec::{Qpn, Service, network};
 use crate::ucma::listener_of;
 use crate::udp::PREFIX;
 use crate::udp::network::UdpNetwork;
@@ -34,6 +38,8 @@ use crate::udp::socket::{Received, Socket};
 const RETRY: Duration = Duration::from_millis(20);
 /// How long another launcher may take to join the fabric after it has the port.
 const JOINING: Duration = Duration::from_secs(3);
+/// Interval at which it is checked whether a process with connections has been killed.
+const CHECK: Duration = Duration::from_millis(250);
 /// The longest datagram: the headers, the largest MTU and the checksum.
 const LONGEST: usize = 12 + 40 + 4096 + 4;
 /// Datagrams of a socket before it is the next one's turn.
@@ -48,12 +54,33 @@ struct Gateway {
     /// For messages of the communication manager, which belong to no queue pair of a process.
     network: UdpNetwork,
     bytes: Vec<u8>,
+    /// Closed when the launcher ends.
+    end: PipeReader,
+}
+
+/// A launcher that receives. When it is dropped, another one does, and connections of
+/// processes that were killed end.
+#[derive(Debug)]
+pub struct Receiving {
+    end: Option<PipeWriter>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
 }
 
 /// What a launcher that receives has of the fabric.
 struct Joined {
     attachment: Attachment,
     registry: Registry,
+    connections: Connections,
+    checked: Instant,
 }
 
 /// An address, and its socket if no other launcher has it.
@@ -69,10 +96,11 @@ struct Place {
 ///
 /// # Errors
 /// Returns a sentence: another user or the kernel has the port, or there is no thread.
-pub fn start(config: &Config) -> Result<(), String> {
+pub fn start(config: &Config) -> Result<Option<Receiving>, String> {
     if config.interfaces.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
+    let (end, ends) = io::pipe().map_err(|error| format!("cannot create a pipe: {error}"))?;
     let places = config.interfaces.iter().flat_map(|interface| {
         interface.addresses.iter().map(|&address| Place {
             interface: interface.clone(),
@@ -87,6 +115,7 @@ pub fn start(config: &Config) -> Result<(), String> {
         joined: None,
         network: UdpNetwork::new(config, Arc::default()),
         bytes: vec![0; LONGEST + 1],
+        end,
     };
     gateway.begin()?;
     let thread = std::thread::Builder::new().name("mlx5emu-udp".into());
@@ -94,19 +123,22 @@ pub fn start(config: &Config) -> Result<(), String> {
         configure_nic_thread();
         gateway.run();
     };
-    thread
-        .spawn(run)
-        .map(drop)
-        .map_err(|error| format!("cannot start a thread: {error}"))
+    let thread = thread.spawn(run);
+    let thread = thread.map_err(|error| format!("cannot start a thread: {error}"))?;
+    Ok(Some(Receiving {
+        end: Some(ends),
+        thread: Some(thread),
+    }))
 }
 
 impl Gateway {
     fn run(mut self) {
         loop {
-            let mut fds = Vec::new();
+            let mut fds = vec![readable(self.end.as_raw_fd())];
             let mut timeout = RETRY.as_millis() as i32;
             // Until it has joined, datagrams stay where they are.
-            if let Some(Joined { attachment, .. }) = &self.joined {
+            if let Some(joined) = &self.joined {
+                let attachment = &joined.attachment;
                 let sockets = self.places.iter().filter_map(|it| it.socket.as_ref());
                 fds.extend(sockets.map(|socket| readable(socket.fd().as_raw_fd())));
                 fds.push(readable(attachment.waker().fd().as_raw_fd()));
@@ -114,7 +146,10 @@ impl Gateway {
                 if attachment.has_pending() {
                     timeout = 0;
                 } else if self.places.iter().all(|place| place.socket.is_some()) {
-                    timeout = -1;
+                    timeout = match joined.connections.is_empty() {
+                        true => -1,
+                        false => CHECK.as_millis() as i32,
+                    };
                 }
             }
             // SAFETY: descriptors of this process, in a list of this length.
@@ -122,7 +157,11 @@ impl Gateway {
             for at in 0..self.places.len() {
                 self.forward(at);
             }
-            self.answer();
+            let is_over = fds[0].revents != 0;
+            self.answer(is_over);
+            if is_over {
+                return;
+            }
             if let Err(reason) = self.take_over() {
                 warn("udp gateway", &reason);
             }
@@ -201,6 +240,8 @@ impl Gateway {
             self.joined = Some(Joined {
                 attachment,
                 registry,
+                connections: Connections::default(),
+                checked: Instant::now(),
             });
         }
         Ok(())
@@ -237,9 +278,12 @@ impl Gateway {
         joined.attachment.waker().wake(wakes);
     }
 
-    fn answer(&mut self) {
+    fn answer(&mut self, is_over: bool) {
         if let Some(joined) = &mut self.joined {
             joined.answer();
+            if is_over || joined.checked.elapsed() >= CHECK {
+                joined.end_dead(&mut self.network);
+            }
         }
     }
 }
@@ -259,6 +303,32 @@ impl Joined {
         }
     }
 
+    /// Ends the connections of processes that are not alive any more.
+    fn end_dead(&mut self, network: &mut UdpNetwork) {
+        self.checked = Instant::now();
+        if self.connections.is_empty() {
+            return;
+        }
+        let alive: Vec<_> = (0..=64)
+            .map(|slot| self.attachment.live_generation(slot))
+            .collect();
+        let is_alive =
+            |end: &LocalEnd| alive.get(usize::from(end.slot)) == Some(&Some(end.generation));
+        for (peer, end, message) in self.connections.end_dead(is_alive) {
+            network.forget_hosts();
+            let Some(source) = network.admit(peer) else {
+                continue;
+            };
+            let from = Header {
+                source,
+                destination: end.port,
+                service_level: network::of_ip(end.address),
+                ..Header::empty(Service::Ud, Operation::Management)
+            };
+            network.answer(&from, end.address, &message);
+        }
+    }
+
     /// Returns the processes that a message of the communication manager is for, a bit for
     /// each slot. A request for a service or a connection that no process has is answered.
     fn receivers(&mut self, network: &mut UdpNetwork, own: IpAddr, whole: &[u8]) -> u64 {
@@ -274,6 +344,10 @@ impl Joined {
         else {
             return 0;
         };
+        let peer = network.host_of(header.source);
+        if let Some(peer) = peer {
+            self.connections.forget_ended(peer, &message);
+        }
         let listener = match &message.body {
             Body::Req(req) => listener_of(&self.registry, req.service_id, &req.private_data),
             Body::SidrReq(req) => listener_of(&self.registry, req.service_id, &req.private_data),
@@ -284,13 +358,23 @@ impl Joined {
         };
         let attachment = &mut self.attachment;
         let own_slot = attachment.slot();
-        let mut is_there = |slot| slot != own_slot && attachment.live_generation(slot).is_some();
-        let Some(slot) = listener.filter(|slot| is_there(*slot)) else {
+        let slot = listener.filter(|slot| *slot != own_slot);
+        let found = slot.and_then(|slot| Some((slot, attachment.live_generation(slot)?)));
+        let Some((slot, generation)) = found else {
             if let Some(answer) = cm::answer_of_none(&message, own_slot) {
                 network.answer(&header, own, &answer);
             }
             return 0;
         };
+        if let Some(peer) = peer {
+            let end = LocalEnd {
+                port: header.destination,
+                address: own,
+                slot,
+                generation,
+            };
+            self.connections.follow(peer, &message, end);
+        }
         1_u64
             .checked_shl(u32::from(slot).wrapping_sub(1))
             .unwrap_or(0)
@@ -404,6 +488,8 @@ mod tests {
         let mut launcher = Joined {
             attachment,
             registry,
+            connections: Connections::default(),
+            checked: Instant::now(),
         };
         let mut process = join().unwrap();
         let to = launcher.attachment.slot();

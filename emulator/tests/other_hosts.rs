@@ -370,6 +370,39 @@ fn packets_of_strangers_with_a_valid_crc_harm_no_program() {
     });
 }
 
+#[test]
+fn the_peer_of_a_killed_process_is_disconnected() {
+    let Some(rping) = find("rping", CM) else {
+        return;
+    };
+    // The launcher of the killed process receives, or another one.
+    for is_alone in [true, false] {
+        let hosts = Hosts::new();
+        let server = hosts.serve(&rping, &["-s", "-a", &hosts.server]);
+        hosts.await_service();
+        let other = (!is_alone).then(|| {
+            let mut command = run(&[&format!("--wire=udp={}", hosts.client)]);
+            command.args(["sleep", "100"]);
+            let launcher = start(command);
+            eventually("it receives", || is_bound(&hosts.client));
+            launcher
+        });
+        let capture = std::env::temp_dir().join(format!("mlx5emu-killed-{}", hosts.client));
+        let mut command = hosts.command(&hosts.client, &rping, &["-c", "-a", &hosts.server]);
+        let client = start({
+            command.env("MLX5EMU_PCAP", &capture);
+            command
+        });
+        let size = || std::fs::metadata(&capture).map_or(0, |it| it.len());
+        eventually("data travel", || size() > 10_000);
+        kill(client);
+        let output = server.finish().output;
+        assert!(output.contains("DISCONNECT EVENT"), "{output}");
+        other.into_iter().for_each(kill);
+        std::fs::remove_file(&capture).unwrap();
+    }
+}
+
 /// Kills a launcher.
 fn kill(launcher: Running) {
     // SAFETY: our child, which was not waited for.

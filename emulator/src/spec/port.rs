@@ -103,6 +103,14 @@ pub mod network {
     pub const IPV6: u8 = 1;
     /// IPv4: RoCE v2.
     pub const IPV4: u8 = 2;
+
+    /// Returns the type of RoCE v2 between addresses of this kind.
+    pub(crate) fn of_ip(address: std::net::IpAddr) -> u8 {
+        match address.is_ipv4() {
+            true => IPV4,
+            false => IPV6,
+        }
+    }
 }
 
 /// A set of ports of the emulated devices, one bit each.

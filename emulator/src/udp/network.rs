@@ -18,6 +18,7 @@ use crate::fabric::interfaces::Interface;
 use crate::fabric::packet::{Destination, Dropped, Header, OtherHosts, Packet};
 use crate::log::warn;
 use crate::nic::Identify;
+use crate::spec::PortAddress;
 use crate::spec::gid::{gid_of_ip, index_of, ip_of_gid};
 
 /// Sockets of an address, among which the connections are divided. Their ports are the source
@@ -75,6 +76,16 @@ impl UdpNetwork {
             route,
         };
         self.send(&management(from, to, message));
+    }
+
+    /// Returns the address of a host's port.
+    pub(crate) fn host_of(&self, port: PortAddress) -> Option<IpAddr> {
+        self.hosts.address(port)
+    }
+
+    /// Returns the port of a host.
+    pub(crate) fn admit(&self, host: IpAddr) -> Option<PortAddress> {
+        self.hosts.admit(host)
     }
 
     /// Forgets the hosts that have sent something.

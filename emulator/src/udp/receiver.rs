@@ -1,7 +1,5 @@
 //! Decoding the packets of other hosts, in the process that they are for.
 
-use std::net::IpAddr;
-
 use super::PREFIX;
 use crate::fabric::hosts::Hosts;
 use crate::fabric::iba::network::{GRH, Global, Network};
@@ -47,9 +45,6 @@ pub(super) fn decode(
         _ => hosts.find(from),
     };
     header.source = known.unwrap_or(PortAddress::UNKNOWN);
-    header.service_level = match to {
-        IpAddr::V4(_) => network::IPV4,
-        IpAddr::V6(_) => network::IPV6,
-    };
+    header.service_level = network::of_ip(to);
     Ok(header)
 }

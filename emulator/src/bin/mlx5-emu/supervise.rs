@@ -54,10 +54,11 @@ pub(super) struct Ended {
 
 /// Runs the command until it exits, and forwards signals to it. If the launcher is killed or
 /// processes remain, the guardian calls `clean_up` when all of them have exited. It calls `begin`
-/// before the command; if that fails, it prints the reason, and the status is 125.
-pub(super) fn supervise(
+/// before the command; if that fails, it prints the reason, and the status is 125. It drops what `begin`
+/// returns when the command has exited.
+pub(super) fn supervise<B>(
     command: &mut Command,
-    begin: impl FnOnce() -> Result<(), String>,
+    begin: impl FnOnce() -> Result<B, String>,
     clean_up: impl FnOnce(),
 ) -> io::Result<Ended> {
     let mut signals = empty_set();
@@ -99,12 +100,12 @@ pub(super) fn supervise(
 }
 
 /// Runs the guardian. Returns its exit status.
-fn run_guardian(
+fn run_guardian<B>(
     command: &mut Command,
     launcher: libc::pid_t,
     signals: libc::sigset_t,
     before: libc::sigset_t,
-    begin: impl FnOnce() -> Result<(), String>,
+    begin: impl FnOnce() -> Result<B, String>,
     clean_up: impl FnOnce(),
 ) -> u8 {
     // SAFETY: prctl(2) with numbers, and with a C string. The name is shown
@@ -125,11 +126,14 @@ fn run_guardian(
         clean_up();
         return 128 + libc::SIGKILL as u8;
     }
-    if let Err(reason) = begin() {
-        let _ = writeln!(io::stderr(), "mlx5-emu: {reason}");
-        clean_up();
-        return 125;
-    }
+    let _begun = match begin() {
+        Ok(begun) => begun,
+        Err(reason) => {
+            let _ = writeln!(io::stderr(), "mlx5-emu: {reason}");
+            clean_up();
+            return 125;
+        }
+    };
     let guardian = own_id();
     // SAFETY: the closure runs between fork and exec and makes
     // async-signal-safe calls with its own copies.
