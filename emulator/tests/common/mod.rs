@@ -148,6 +148,16 @@ impl Running {
         self.child.id().cast_signed()
     }
 
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("our child").is_none()
+    }
+
+    /// Asks the program to end. The launcher ends its command too.
+    pub(crate) fn terminate(&mut self) {
+        // SAFETY: the child was not waited for if it runs, so its process id is not reused.
+        unsafe { libc::kill(self.pid(), libc::SIGTERM) };
+    }
+
     /// Waits for the end of the program. Fails the test if it does not end.
     pub(crate) fn finish(mut self) -> Outcome {
         let end = Instant::now() + TIMEOUT;
