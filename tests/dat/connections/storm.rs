@@ -516,6 +516,7 @@ fn peers_that_are_killed_leave_nothing_behind() {
             });
         }
     });
+    println!("{THREADS} peers killed");
     // The adapter still works.
     let (a, b) = (super::end(&fixture), super::end(&fixture));
     let service_point = ServicePoint::new(&fixture);

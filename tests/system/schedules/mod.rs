@@ -36,6 +36,29 @@ fn seeds() -> impl Iterator<Item = u64> {
     (first..first + count).chain(failed_once.iter().copied())
 }
 
+/// What the process holds.
+#[derive(Debug)]
+struct Held {
+    descriptors: usize,
+    threads: usize,
+    /// Resident memory.
+    kibibytes: usize,
+}
+
+impl Held {
+    fn now() -> Self {
+        let entries = |folder| std::fs::read_dir(folder).expect("proc(5)").count();
+        let status = std::fs::read_to_string("/proc/self/status").expect("proc(5)");
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let number = resident.and_then(|line| line.split_whitespace().next());
+        Self {
+            descriptors: entries("/proc/self/fd"),
+            threads: entries("/proc/self/task"),
+            kibibytes: number.and_then(|text| text.parse().ok()).expect("VmRSS"),
+        }
+    }
+}
+
 /// Returns whether the device is the emulated NIC, which alone has faults.
 fn is_emulated() -> bool {
     System::new().is_stepped()
@@ -47,7 +70,13 @@ fn every_request_is_accounted_for_exactly_once() {
         return println!("SKIPPED: needs the faults of the emulated NIC");
     }
     let mut totals = account::Totals::default();
-    for seed in seeds() {
+    let count = seeds().count();
+    let mut early = Held::now();
+    for (number, seed) in seeds().enumerate() {
+        // By then everything has been used once.
+        if number == count / 10 {
+            early = Held::now();
+        }
         let run = catch_unwind(AssertUnwindSafe(|| schedule::run(seed)));
         match run {
             Ok(outcome) => totals.add(&outcome.totals),
@@ -63,8 +92,19 @@ fn every_request_is_accounted_for_exactly_once() {
         }
     }
     println!("{totals:?}");
+    let late = Held::now();
+    println!("after a tenth: {early:?}; at the end: {late:?}");
+    // A long run has the process for itself.
+    if count >= 1000 {
+        assert_eq!(early.descriptors, late.descriptors);
+        assert_eq!(early.threads, late.threads);
+        assert!(
+            late.kibibytes < early.kibibytes + early.kibibytes / 4,
+            "memory grows"
+        );
+    }
     // A sample without every outcome would prove nothing.
-    if seeds().count() as u64 >= SAMPLE.1 {
+    if count as u64 >= SAMPLE.1 {
         assert!(totals.is_varied(), "{totals:?}");
     }
 }
