@@ -72,3 +72,11 @@ fn each_request_arrives_once_also_if_packets_are_lost_repeated_and_reordered() {
         assert!(output.contains("each arrived once"), "{output}");
     }
 }
+
+#[test]
+fn rdma_cm_carries_private_data_rejections_and_disconnects_between_two_hosts() {
+    let wire = two_hosts(2);
+    let address = wire[0][0].trim_start_matches("--wire=udp=").to_owned();
+    let output = exchange(wire, "two_sides/cm.c", &[&address], "");
+    assert!(output.contains("no listener"), "{output}");
+}
