@@ -262,9 +262,7 @@ impl Config {
         self.link = Link::Roce;
         self.devices = self.interfaces.len() as u8;
         self.ports = 1;
-        let first = self.interfaces[0].addresses[0].to_string();
-        self.fabric = FabricName::new(&format!("udp-{}", first.replace(':', "-")))
-            .map_err(|error| error.to_string())?;
+        self.fabric = FabricName::of_address(self.interfaces[0].addresses[0]);
         Ok(())
     }
 

@@ -2,6 +2,8 @@
 //! same fabric name compute the same GUIDs, GIDs and LIDs without communicating.
 
 use std::fmt;
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
 
 use crate::spec::Link;
 use crate::spec::gid::{Gid, GidTable, GidType, gid_of_mac, mac_of_address, mapped};
@@ -36,6 +38,15 @@ impl FabricName {
         } else {
             Err(BadFabricName)
         }
+    }
+
+    /// Returns the name of the fabric of an IP address of this host. The network namespace is
+    /// part of it: an address is there once in each, and two may share `/dev/shm`.
+    #[must_use]
+    pub(crate) fn of_address(address: IpAddr) -> Self {
+        let namespace = std::fs::metadata("/proc/self/ns/net").map_or(0, |it| it.ino());
+        let address = address.to_string().replace(':', "-");
+        Self(format!("udp-{namespace}-{address}"))
     }
 
     /// Returns the name.
@@ -275,6 +286,15 @@ mod tests {
         }
         for good in ["a", "default", "lab-1.x_y", "7", &"x".repeat(64)] {
             assert_eq!(FabricName::new(good).unwrap().as_str(), good);
+        }
+    }
+
+    #[test]
+    fn the_fabric_of_an_address_has_a_valid_name() {
+        let longest = "fd09:1111:2222:3333:4444:5555:6666:7777";
+        for address in ["127.0.0.1", "::1", longest] {
+            let name = FabricName::of_address(address.parse().unwrap());
+            assert_eq!(FabricName::new(name.as_str()), Ok(name));
         }
     }
 
