@@ -22,8 +22,8 @@ pub struct Interface {
     pub mac: [u8; 6],
     /// The largest IP packet, in bytes.
     pub mtu: u32,
-    /// Its addresses, at most three and the link-local one of its Ethernet address: IPv4, then
-    /// IPv6, link-local ones last.
+    /// Its addresses. Those that a port has are at most three and the link-local one of its
+    /// Ethernet address: IPv4, then IPv6, link-local ones last.
     pub addresses: Vec<IpAddr>,
     is_loopback: bool,
 }
@@ -140,6 +140,9 @@ fn choose(all: Vec<Interface>, address: Option<IpAddr>) -> Result<Vec<Interface>
         others = loopback;
     }
     others.truncate(MAX_DEVICES.into());
+    for interface in &mut others {
+        arrange(&mut interface.addresses, interface.mac);
+    }
     match others.is_empty() {
         true => Err("no network interface is up and has an address".into()),
         false => Ok(others),
@@ -209,9 +212,6 @@ fn all() -> io::Result<Vec<Interface>> {
     }
     // SAFETY: the list that getifaddrs returned, of which nothing is used any more.
     unsafe { libc::freeifaddrs(first) };
-    for interface in &mut found {
-        arrange(&mut interface.addresses, interface.mac);
-    }
     found.retain(|it| !it.addresses.is_empty());
     found.sort_by_key(|it| it.index);
     Ok(found)
@@ -270,6 +270,15 @@ mod tests {
         assert_eq!(choose(both.clone(), None), Ok(vec![eth.clone()]));
         assert_eq!(choose(vec![lo.clone()], None), Ok(vec![lo]));
         assert!(choose(Vec::new(), None).is_err());
+        let many = interface(
+            "eth0",
+            2,
+            &["192.0.2.4", "192.0.2.1", "192.0.2.2", "192.0.2.3"],
+        );
+        let one = choose(vec![many.clone()], Some([192, 0, 2, 3].into())).unwrap();
+        assert_eq!(one[0].addresses, [many.addresses[3]]);
+        let some = choose(vec![many], None).unwrap();
+        assert_eq!(some[0].addresses.len(), IP_GIDS);
         let one = choose(both.clone(), Some("2001:db8::1".parse().unwrap())).unwrap();
         assert_eq!(one[0].addresses, [eth.addresses[1]]);
         let other = choose(both.clone(), Some([127, 0, 0, 2].into())).unwrap();
