@@ -19,15 +19,24 @@ pub(super) fn address_for(device: &str) -> IpAddr {
 }
 
 /// Returns the best address of a port's own network interfaces, by which rdma_cm
-/// identifies the port. An interface is preferred to its VLANs. For an iWARP port,
-/// whose interface only rdma_cm knows, returns the best of the port's addresses.
+/// identifies the port: of those that it serves. An interface is preferred to its VLANs. For
+/// an iWARP port, whose interface only rdma_cm knows, returns the best of the port's addresses.
 #[must_use]
 pub fn own_address(device: &str, port: u8) -> Option<IpAddr> {
     let all = if_addrs::get_if_addrs().unwrap_or_default();
+    let is_served = |address: &IpAddr| {
+        device_at(*address).is_some_and(|(name, number)| name == device && number == port)
+    };
     // The table may have a thousand entries, of which the first suffices.
     let of_interface = interfaces_of_port(device, port).find_map(|name| {
         let own = all.iter().filter(|one| one.name == name);
-        best(own.map(if_addrs::Interface::ip))
+        let own = own.map(if_addrs::Interface::ip);
+        let mut own: Vec<IpAddr> = own.filter(|it| is_usable(*it)).collect();
+        own.sort_by_key(IpAddr::is_ipv6);
+        // The port may have some of the interface's addresses only. Without any that rdma_cm
+        // serves, the best one names the cause.
+        let served = own.iter().copied().find(is_served);
+        served.or(own.first().copied())
     });
     of_interface.or_else(|| best(rdma::own_addresses(device, port).into_iter()))
 }
