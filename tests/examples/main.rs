@@ -177,6 +177,24 @@ fn ping_pong_measures_round_trips() {
     }
 }
 
+/// The device has one of the addresses of its network interface.
+#[test]
+fn ping_pong_runs_between_two_addresses_of_an_interface() {
+    let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/emulator/tests/other_hosts");
+    let output = Command::new(format!("{tests}/places.sh"))
+        .arg("--examples")
+        .arg(folder().join("examples"))
+        .arg(launcher())
+        .arg("interface")
+        .output()
+        .expect("the script can be run");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}");
+    let runs = text.matches("interface: ping_pong, rdma_cm").count();
+    assert!(runs == 2 || text.starts_with("SKIPPED"), "{text}");
+    eprint!("{text}");
+}
+
 #[test]
 fn a_ring_is_written_and_read() {
     let place = TestFabric::new();
