@@ -47,6 +47,8 @@ struct thread {
 
 /* Stale handles of each kind, of any thread; and live ones of other threads. */
 extern DAT_HANDLE dead[KINDS][BOARD], shown[KINDS][BOARD];
+/* How many handles were recorded in `dead`. */
+extern uint32_t deaths;
 
 /* xorshift64* */
 static inline uint64_t draw(struct thread *t)
@@ -68,6 +70,10 @@ static inline int one_in(struct thread *t, unsigned times)
 static inline void retire(enum kind kind, DAT_HANDLE handle, struct thread *t)
 {
     __atomic_store_n(&dead[kind][below(t, BOARD)], handle, __ATOMIC_RELEASE);
+    /* The library recognises the handle until 32,768 others were freed: forget it before. */
+    if (__atomic_add_fetch(&deaths, 1, __ATOMIC_RELAXED) % 4096 == 0)
+        for (unsigned at = 0; at < KINDS * BOARD; at++)
+            __atomic_store_n(&dead[at / BOARD][at % BOARD], NULL, __ATOMIC_RELEASE);
     for (int at = 0; at < BOARD; at++)
         if (__atomic_load_n(&shown[kind][at], __ATOMIC_ACQUIRE) == handle)
             __atomic_store_n(&shown[kind][at], NULL, __ATOMIC_RELEASE);

@@ -28,6 +28,7 @@
 #define TIMEOUT_S 60
 
 DAT_HANDLE dead[KINDS][BOARD], shown[KINDS][BOARD];
+uint32_t deaths;
 DAT_IA_HANDLE adapters[2];
 struct sockaddr_storage here;
 char *device;
