@@ -1,7 +1,7 @@
 //! The configuration of an emulator. The launcher passes it in `MLX5EMU_*`
 //! environment variables; a test sets the fields of [`Config`].
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -78,6 +78,8 @@ pub struct Config {
     pub devices: u8,
     /// Number of ports of each device, from 1 to [`MAX_PORTS`].
     pub ports: u8,
+    /// The wire, without its speed: [`Self::WIRE`].
+    pub wire: String,
     /// On the UDP wire, the network interfaces of the devices, one each; empty on the local
     /// wire.
     pub interfaces: Vec<Interface>,
@@ -130,6 +132,7 @@ impl Default for Config {
             link: Link::Ib,
             devices: 1,
             ports: 1,
+            wire: "local".into(),
             interfaces: Vec::new(),
             speed: Speed::default(),
             lenient: false,
@@ -176,7 +179,8 @@ impl Config {
     pub const PORTS: &'static str = "MLX5EMU_PORTS";
     /// `local`, or `udp` or `udp=ADDRESS`, with `,latency=TIME` and `,bandwidth=RATE`.
     pub const WIRE: &'static str = "MLX5EMU_WIRE";
-    /// The interfaces of the UDP wire that a launcher has found, which its programs use.
+    /// The interfaces of the UDP wire that a launcher has found, which its programs use
+    /// ([`Self::found`]).
     pub const INTERFACES: &'static str = "MLX5EMU_INTERFACES";
     /// `1` to start work on doorbell records alone.
     pub const LENIENT: &'static str = "MLX5EMU_LENIENT";
@@ -245,9 +249,10 @@ impl Config {
 
     /// Selects the wire. On the UDP wire there is a RoCE device for each network interface, and
     /// the fabric is named after the first address, since all processes of an address are on one.
-    fn set_wire(&mut self, wire: &str, found: Option<Vec<Interface>>) -> Result<(), String> {
+    fn set_wire(&mut self, wire: &str, found: Option<Found>) -> Result<(), String> {
         let mut parts = wire.split(',');
-        let address = match parts.next().unwrap_or_default() {
+        let name = parts.next().unwrap_or_default();
+        let address = match name {
             "local" if wire == "local" => return Ok(()),
             "local" => return Err("only the udp wire has a latency and a bandwidth".into()),
             "udp" => None,
@@ -258,12 +263,25 @@ impl Config {
             },
         };
         parts.try_for_each(|part| self.speed.set(part))?;
-        self.interfaces = found.map_or_else(|| interfaces::select(address), Ok)?;
+        let found = found.filter(|(of, _)| of == name);
+        self.interfaces = found.map_or_else(|| interfaces::select(address), |(_, it)| Ok(it))?;
+        self.wire = name.into();
         self.link = Link::Roce;
         self.devices = self.interfaces.len() as u8;
         self.ports = 1;
         self.fabric = FabricName::of_address(self.interfaces[0].addresses[0]);
         Ok(())
+    }
+
+    /// Returns the value of [`Self::INTERFACES`] for programs of this launcher: the wire and its
+    /// interfaces; nothing on the local wire.
+    #[must_use]
+    pub fn found(&self) -> String {
+        let all = self.interfaces.iter().map(|it| format!(" {it}"));
+        match self.interfaces.is_empty() {
+            true => String::new(),
+            false => self.wire.clone() + &all.collect::<String>(),
+        }
     }
 
     /// Returns the names of a device.
@@ -331,8 +349,7 @@ impl Config {
                 .to_str()
                 .ok_or_else(|| wrong("expected ASCII text".into()))?;
             let found = get(Self::INTERFACES).map(|text| {
-                let all = text.to_str().and_then(interfaces::parse);
-                all.ok_or_else(|| {
+                found_in(&text).ok_or_else(|| {
                     invalid(
                         Self::INTERFACES,
                         &text,
@@ -419,6 +436,14 @@ impl Config {
         }
         Ok(config)
     }
+}
+
+/// The interfaces that a launcher has found, behind the wire for which it did.
+type Found = (String, Vec<Interface>);
+
+fn found_in(text: &OsStr) -> Option<Found> {
+    let (wire, all) = text.to_str()?.split_once(' ')?;
+    Some((wire.into(), interfaces::parse(all)?))
 }
 
 fn invalid(variable: &'static str, value: &OsString, reason: impl Into<String>) -> ConfigError {

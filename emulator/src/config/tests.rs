@@ -69,6 +69,21 @@ fn every_variable_is_read() {
 }
 
 #[test]
+fn the_interfaces_of_another_wire_are_not_used() {
+    let one = "udp=127.0.0.1";
+    assert_eq!(read(&[]).unwrap().found(), "");
+    let found = read(&[(Config::WIRE, one)]).unwrap().found();
+    let of = |wire: &str| {
+        let config = read(&[(Config::WIRE, wire), (Config::INTERFACES, &found)]).unwrap();
+        config.interfaces[0].clone()
+    };
+    let same = of("udp=127.0.0.1,latency=1us");
+    assert!(found.ends_with(&same.to_string()), "{found}: {same}");
+    let other = of("udp=127.0.0.2");
+    assert_eq!(other.addresses, [IpAddr::from([127, 0, 0, 2])]);
+}
+
+#[test]
 fn an_invalid_value_is_reported_with_its_variable_and_the_accepted_values() {
     for (variable, value) in [
         (Config::FABRIC, "../x"),
@@ -99,7 +114,7 @@ fn an_invalid_value_is_reported_with_its_variable_and_the_accepted_values() {
         let text = read(&[(variable, value)]).unwrap_err().to_string();
         assert!(text.contains(variable) && text.contains(value), "{text}");
     }
-    let given = [(Config::WIRE, "udp"), (Config::INTERFACES, "eth0 1")];
+    let given = [(Config::WIRE, "udp"), (Config::INTERFACES, "udp eth0 1")];
     let text = read(&given).unwrap_err().to_string();
     assert!(text.contains(Config::INTERFACES), "{text}");
     let text = read(&[(Config::LINK, "eth")]).unwrap_err().to_string();

@@ -176,10 +176,8 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     command.args(rest);
     command
         .envs(chosen)
-        .env(Config::FABRIC, config.fabric.as_str());
-    let interfaces: Vec<String> = config.interfaces.iter().map(ToString::to_string).collect();
-    command.env(Config::INTERFACES, interfaces.join(" "));
-    command
+        .env(Config::FABRIC, config.fabric.as_str())
+        .env(Config::INTERFACES, config.found())
         .env(LD_PRELOAD, preload)
         .env("SYSFS_PATH", sysfs.root())
         .envs(Config::listen_default().filter(|_| config.interfaces.is_empty()))
