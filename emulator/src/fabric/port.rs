@@ -208,7 +208,7 @@ impl Transmit for Port {
         room
     }
 
-    fn send(&mut self, packet: Packet) -> Result<(), Packet> {
+    fn send(&mut self, mut packet: Packet) -> Result<(), Packet> {
         if packet.header.to().is_other_host() {
             if let Some(other_hosts) = &mut self.other_hosts {
                 other_hosts.send(&packet);
@@ -219,6 +219,8 @@ impl Transmit for Port {
         let to = slot_of(packet.header.destination_qpn);
         let taken = if to == self.slot {
             if self.loopback.len() < LOOPBACK_PACKETS {
+                // No router marks it, so the receiver does not learn it.
+                packet.header.route.traffic_class = 0;
                 self.loopback.push_back(packet);
                 return Ok(());
             }
@@ -286,6 +288,16 @@ mod tests {
             assert_eq!((found.header.psn, &found.payload[..]), (psn, &b"abc"[..]));
         }
         assert!(port.receive().is_none() && !port.has_pending());
+    }
+
+    #[test]
+    fn a_packet_to_the_own_slot_has_crossed_no_router_that_marks_it() {
+        let mut port = Port::without_peers(5);
+        let mut sent = packet(5, 5, 0, b"");
+        sent.header.route.traffic_class = 3;
+        assert!(sent.header.is_marked());
+        port.send(sent).unwrap();
+        assert!(!port.receive().unwrap().header.is_marked());
     }
 
     #[test]

@@ -18,7 +18,13 @@ impl Qp {
     /// Notifies the peer that one of its packets was marked.
     pub(in crate::nic) fn notify_sender(&mut self, core: &mut Core) {
         core.count(self.port(), Counter::CongestionMarks);
-        if core.now < self.responder.next_notification || !self.receives() {
+        let responses = &self.responder.responses;
+        let waits = || {
+            responses
+                .iter()
+                .any(|it| matches!(it, Response::Notification))
+        };
+        if core.now < self.responder.next_notification || !self.receives() || waits() {
             return;
         }
         self.responder.next_notification = core.now.saturating_add(INTERVAL);

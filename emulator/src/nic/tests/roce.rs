@@ -115,5 +115,14 @@ fn the_sender_of_marked_packets_is_notified_at_most_every_4_microseconds() {
         assert_eq!(count(&pair.b, Counter::CongestionMarks), 4);
         assert_eq!(count(&pair.b, Counter::NotificationsSent), 2);
         assert_eq!(count(&pair.a, Counter::NotificationsIgnored), 2);
+        // While the port has no room, one waits.
+        pair.wire.capacity = 0;
+        for _ in 0..5 {
+            pair.b.host.nic.receive(marked.clone());
+            pair.advance(4_000, 4_000);
+        }
+        pair.wire.capacity = usize::MAX;
+        pair.run_until_idle();
+        assert_eq!(notifications(&pair).len(), 3, "{service:?}");
     }
 }
