@@ -237,9 +237,9 @@ impl Faults {
         worked
     }
 
-    fn next_deadline(&self) -> Option<Nanos> {
+    fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
         let ports = self.port_recoveries.iter().map(|&(due, _)| due);
-        ports.chain(self.wire.next_deadline()).min()
+        ports.chain(self.wire.next_deadline(now)).min()
     }
 }
 
@@ -306,7 +306,7 @@ impl Driver for Hardware {
             progress = progress.and(self.management.work(&self.nic, now, tx));
             if let Some(faults) = &mut self.faults {
                 released |= faults.apply_device_faults(&mut self.nic, self.switched_off, now);
-                progress.next_deadline = earlier(progress.next_deadline, faults.next_deadline());
+                progress.next_deadline = earlier(progress.next_deadline, faults.next_deadline(now));
             }
             if let Some(link) = &self.link {
                 progress.next_deadline = earlier(progress.next_deadline, link.next_deadline(now));

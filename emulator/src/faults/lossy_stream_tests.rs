@@ -62,14 +62,13 @@ impl Stream {
         }
         let mut next = u64::MAX;
         for (peer, wire_of_peer) in [a, b].into_iter().zip(&mut self.wires) {
-            let progress = peer
-                .host
-                .nic
-                .work(*now, &mut wire_of_peer.transmit_over(wire, *now), 4);
-            if progress.worked {
+            let mut tx = wire_of_peer.transmit_over(wire, *now);
+            let released = tx.release();
+            let progress = peer.host.nic.work(*now, &mut tx, 4);
+            if released || progress.worked {
                 return;
             }
-            let deadlines = [progress.next_deadline, wire_of_peer.next_deadline()];
+            let deadlines = [progress.next_deadline, wire_of_peer.next_deadline(*now)];
             next = deadlines.into_iter().flatten().fold(next, u64::min);
         }
         if next != u64::MAX {

@@ -71,10 +71,11 @@ impl FaultyWire {
         std::mem::take(&mut self.device_faults)
     }
 
-    /// Returns when the first delayed packet is due.
+    /// Returns when the next delayed packet is due. Those that are due already wait for room.
     #[must_use]
-    pub fn next_deadline(&self) -> Option<Nanos> {
-        self.held.iter().map(|held| held.due).min()
+    pub fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
+        let due = self.held.iter().map(|held| held.due);
+        due.filter(|due| *due > now).min()
     }
 
     fn decide_device_faults(&mut self, packet: &Packet) {
@@ -128,7 +129,7 @@ impl FaultyTransmit<'_> {
 
     fn delay_packet(&mut self, packet: Packet, time: Nanos, reordered: bool) {
         self.wire.held.push(DelayedPacket {
-            due: self.now.saturating_add(time),
+            due: self.now.saturating_add(time.max(1)),
             reordered,
             packet,
         });
@@ -243,11 +244,24 @@ mod tests {
         let mut fixture = Fixture::new("delay@1:7us,dup@1");
         fixture.send(100, 1..=2);
         assert_eq!(fixture.arrived(), [2]);
-        assert_eq!(fixture.wire.next_deadline(), Some(7_100));
+        assert_eq!(fixture.wire.next_deadline(100), Some(7_100));
         assert!(!fixture.release(7_099));
         assert!(fixture.release(7_100));
         assert_eq!(fixture.arrived(), [1, 1], "twice, because of dup@1");
-        assert_eq!(fixture.wire.next_deadline(), None);
+        assert_eq!(fixture.wire.next_deadline(7_100), None);
+    }
+
+    #[test]
+    fn a_delayed_packet_that_finds_no_room_does_not_wake_the_nic_again_and_again() {
+        let mut fixture = Fixture::new("delay@1:7us");
+        fixture.send(0, 0..=1024);
+        assert!(!fixture.release(7_000));
+        assert_eq!(fixture.wire.next_deadline(7_000), None);
+        assert_eq!(fixture.arrived().len(), 1024);
+        assert!(fixture.release(7_000));
+        let mut at_once = Fixture::new("delay@1:0ns");
+        at_once.send(5, [0]);
+        assert_eq!(at_once.wire.next_deadline(5), Some(6));
     }
 
     #[test]
