@@ -80,10 +80,12 @@ pub(crate) struct Manager {
 
 impl Manager {
     /// Returns the manager of the process in a slot, which is in its communication IDs: where
-    /// several processes receive for one address, it says which one a message is for.
-    pub(crate) fn of(slot: u8) -> Self {
+    /// several processes receive for one address, it says which one a message is for. They
+    /// count from a number that should be random: a host that was switched off without a word
+    /// would otherwise have those of its connections again, which its peers still know.
+    pub(crate) fn of(slot: u8, start: u64) -> Self {
         Self {
-            last_id: CommId::first(slot),
+            last_id: CommId::before(slot, start),
             ..Self::default()
         }
     }

@@ -16,8 +16,8 @@ impl CommId {
     const COUNT: u32 = 0xff_ffff;
 
     /// Returns the ID before the first one of the process in a slot.
-    pub(super) fn first(slot: u8) -> Self {
-        Self(u32::from(slot) << 24)
+    pub(super) fn before(slot: u8, start: u64) -> Self {
+        Self(u32::from(slot) << 24 | start as u32 & Self::COUNT)
     }
 
     /// Returns the next ID of the same process.

@@ -274,7 +274,7 @@ pub(crate) fn answer_of_none(request: &Message, slot: u8) -> Option<Message> {
         _ => return None,
     };
     let sender = match request.receiver {
-        CommId::NONE => CommId::first(slot).next(),
+        CommId::NONE => CommId::before(slot, 0).next(),
         known => known,
     };
     Some(Message {

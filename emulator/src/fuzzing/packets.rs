@@ -40,7 +40,7 @@ pub fn packets(bytes: &[u8]) {
     let mut host = Host {
         network: UdpNetwork::new(&config, Arc::default()),
         pair: pair_of(service, DoorbellView::Exact),
-        manager: Manager::of(2),
+        manager: Manager::of(2, 0),
         now: 1,
     };
     while !bytes.is_empty() {

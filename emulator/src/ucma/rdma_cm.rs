@@ -68,7 +68,7 @@ impl RdmaCm {
             host: parts.host,
             ports: parts.ports,
             directory: parts.directory,
-            cm: Manager::of(parts.slot),
+            cm: Manager::of(parts.slot, parts.seed),
             down: PortSet::default(),
             resolve_time: parts.resolve_time,
             resolutions: Timers::default(),

@@ -1,6 +1,29 @@
 //! Connections between two processes.
 
 use super::*;
+use crate::cm::{self, Body};
+
+/// A peer still knows the numbers of a host that vanished without a word.
+#[test]
+fn a_later_process_in_a_slot_begins_with_another_number() {
+    let datagrams = cm::tests::garbage::datagrams();
+    let messages = datagrams.iter().filter_map(|it| cm::decode(it));
+    let mut requests = messages.filter_map(|it| match it.body {
+        Body::Req(req) => Some(*req),
+        _ => None,
+    });
+    let request = requests.next().unwrap();
+    let [first, later] = [5, 6].map(|seed| {
+        let access = Access {
+            slot: 1,
+            shared: Arc::default(),
+        };
+        let mut process = process(&Config::default(), access, Duration::ZERO, seed);
+        process.cm.connect(None, request.clone())
+    });
+    assert_ne!(first, later);
+    assert_eq!((first.slot(), later.slot()), (1, 1));
+}
 
 #[test]
 fn a_connection_is_established_and_ended_with_the_kernels_events() {

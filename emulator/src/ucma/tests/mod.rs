@@ -168,6 +168,18 @@ struct Channel {
     fd: OwnedFd,
 }
 
+fn process(config: &Config, access: Access, resolve_time: Duration, seed: u64) -> RdmaCm {
+    RdmaCm::new(Parts {
+        slot: access.slot,
+        network: Network::new(config, Arc::default()),
+        host: Box::new(TestHost),
+        ports: Ports::new(Box::new(access.clone()), (40_000, 40_999), seed),
+        directory: Box::new(access),
+        resolve_time,
+        seed,
+    })
+}
+
 impl World {
     fn new(link: Link) -> Self {
         Self::with(link, false, Duration::ZERO)
@@ -182,21 +194,13 @@ impl World {
             devices: 2,
             ..Config::default()
         };
-        let process = |slot| {
+        let process = |slot: u8| {
             let access = Access {
                 slot,
                 shared: Arc::clone(&shared),
             };
-            let parts = Parts {
-                slot,
-                network: Network::new(&config, Arc::default()),
-                host: Box::new(TestHost),
-                ports: Ports::new(Box::new(access.clone()), (40_000, 40_999), slot.into()),
-                directory: Box::new(access),
-                resolve_time,
-                seed: slot.into(),
-            };
-            Arc::new(Ucma::new(RdmaCm::new(parts), Box::new(|| {}), direct))
+            let process = process(&config, access, resolve_time, slot.into());
+            Arc::new(Ucma::new(process, Box::new(|| {}), direct))
         };
         Self {
             processes: vec![process(1), process(2)],
