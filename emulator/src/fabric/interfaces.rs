@@ -168,14 +168,12 @@ fn all() -> io::Result<Vec<Interface>> {
         }
         // SAFETY: a C string of the list.
         let name = unsafe { CStr::from_ptr(entry.ifa_name) };
-        let at = match found
-            .iter()
-            .position(|it| it.name.as_bytes() == name.to_bytes())
-        {
+        let own = without_label(name.to_bytes());
+        let at = match found.iter().position(|it| it.name.as_bytes() == own) {
             Some(at) => at,
             None => {
                 found.push(Interface {
-                    name: name.to_string_lossy().into_owned(),
+                    name: String::from_utf8_lossy(own).into_owned(),
                     // SAFETY: a C string of the list.
                     index: unsafe { libc::if_nametoindex(entry.ifa_name) },
                     mac: [0; 6],
@@ -215,6 +213,11 @@ fn all() -> io::Result<Vec<Interface>> {
     found.retain(|it| !it.addresses.is_empty());
     found.sort_by_key(|it| it.index);
     Ok(found)
+}
+
+/// Returns the interface of an address, which can have a label behind a colon (`eth0:1`).
+fn without_label(name: &[u8]) -> &[u8] {
+    name.split(|it| *it == b':').next().unwrap_or(name)
 }
 
 /// Selects and sorts the addresses that a port has.
@@ -326,6 +329,12 @@ mod tests {
             assert_eq!(parse(wrong), None, "{wrong}");
         }
         assert_eq!(parse(&format!("{text} ").repeat(9)), None, "too many");
+    }
+
+    #[test]
+    fn addresses_with_labels_belong_to_their_interface() {
+        let names = ["eth0", "eth0:1", "eth0:"].map(|it| without_label(it.as_bytes()));
+        assert_eq!(names, [b"eth0"; 3]);
     }
 
     #[test]
