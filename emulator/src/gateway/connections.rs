@@ -59,6 +59,10 @@ impl Connections {
             qpn,
             requests: 0,
         };
+        if self.0.len() >= MAX {
+            // Refused requests, and those of strangers.
+            self.0.retain(|_, it| it.local != CommId::NONE);
+        }
         let has_room = self.0.len() < MAX;
         match self.0.get_mut(&(peer, message.sender)) {
             // It was sent again.
@@ -125,13 +129,16 @@ mod tests {
         }
     }
 
+    fn sample(is_one: impl Fn(&Body) -> bool) -> Message {
+        let messages = crate::cm::tests::garbage::datagrams();
+        let mut messages = messages.iter().filter_map(|it| crate::cm::decode(it));
+        messages.find(|it| is_one(&it.body)).unwrap()
+    }
+
     /// Returns connections with one that a peer has requested and confirmed.
     fn connected() -> Connections {
         let mut all = Connections::default();
-        let messages = crate::cm::tests::garbage::datagrams();
-        let mut messages = messages.iter().filter_map(|it| crate::cm::decode(it));
-        let request = messages.find(|it| matches!(it.body, Body::Req(_)));
-        let mut request = request.unwrap();
+        let mut request = sample(|it| matches!(it, Body::Req(_)));
         (request.sender, request.receiver) = (CommId(5), CommId::NONE);
         all.follow(PEER, &request, END);
         all.follow(PEER, &message(Body::Rtu), END);
@@ -157,6 +164,25 @@ mod tests {
         let asked = (0..9).map(|_| silent.end_dead(|_| false).len());
         assert_eq!(asked.sum::<usize>(), usize::from(REQUESTS));
         assert!(silent.is_empty());
+    }
+
+    #[test]
+    fn requests_that_are_not_confirmed_leave_room_for_connections() {
+        let mut all = connected();
+        let request = all.0[&(PEER, CommId(5))];
+        let stranger = IpAddr::from([192, 0, 2, 2]);
+        for number in 0..MAX as u32 {
+            let local = CommId::NONE;
+            let unconfirmed = Connection { local, ..request };
+            all.0.insert((stranger, CommId(number)), unconfirmed);
+        }
+        let mut reply = sample(|it| matches!(it, Body::Rep(_)));
+        (reply.sender, reply.receiver) = (CommId(6), CommId(0x0300_0002));
+        all.follow(PEER, &reply, END);
+        let ended = all.end_dead(|_| false);
+        let mut known: Vec<_> = ended.iter().map(|(_, _, it)| it.receiver).collect();
+        known.sort_unstable();
+        assert_eq!(known, [CommId(5), CommId(6)]);
     }
 
     #[test]
