@@ -18,7 +18,7 @@ const UNLIMITED: u8 = 7;
 
 /// The shortest ack timeout for another host: its NIC, and the launcher that receives for it, may
 /// wait for a core.
-const LEAST_TIMEOUT_OF_HOST: Nanos = 100_000_000;
+const LEAST_TIMEOUT_OF_HOST: Nanos = 200_000_000;
 
 /// Delays of the RNR NAK timer codes in units of 10 µs (IBA table 45).
 const RNR_TIMES: [u32; 32] = [
@@ -52,8 +52,7 @@ impl Qp {
         // 4.096 µs × 2^code.
         let mut duration: Nanos = 4096 << self.attr.timeout;
         if self.destination().is_other_host() {
-            // Up to four times as long is right (IBA 9.7.6.1.3).
-            duration = (4 * duration).max(LEAST_TIMEOUT_OF_HOST);
+            duration = duration.max(LEAST_TIMEOUT_OF_HOST);
         }
         core.timers.start(self.qpn.0, &mut self.timer, duration);
     }
