@@ -60,7 +60,7 @@ impl Interface {
     }
 }
 
-/// The five fields with blanks between, as [`parse`] reads them.
+/// The five fields with blanks between, as `parse` reads them.
 impl fmt::Display for Interface {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, mtu, .. } = self;
