@@ -3,8 +3,8 @@
 //! The emulated NICs are threads, and on a busy machine a peer's thread can be off the processor for
 //! longer than an acknowledgement timeout. If the timeout expires before the peer's thread has taken,
 //! or finished with, what was sent to it, the timer starts again and no retry is counted. So a busy
-//! machine breaks no connection. Of another host this is not known, and the timer runs longer. A peer that is dead, or that runs and does not answer, exceeds the
-//! retries as on a wire.
+//! machine breaks no connection. Of another host this is not known, and the timer runs longer. A peer
+//! that is dead, or that runs and does not answer, exceeds the retries as on a wire.
 
 use super::super::core::Core;
 use super::super::qp::Qp;
