@@ -309,7 +309,8 @@ impl fmt::Display for FaultSpec {
                 Some(default) if default != rule.time => format!(":{}ns", rule.time),
                 _ => String::new(),
             };
-            if rule.rate > 0.0 {
+            // One that never happens, but whose duration was given, is written too.
+            if rule.rate > 0.0 || (rule.at.is_empty() && !time.is_empty()) {
                 write!(f, ",{}={}{time}", word.name, rule.rate)?;
             }
             for count in &rule.at {
@@ -337,6 +338,9 @@ mod tests {
         }
         let defaults: FaultSpec = " seed=2, delay=0.5:100us ".parse().unwrap();
         assert_eq!(defaults.to_string(), "seed=2,delay=0.5");
+        let never: FaultSpec = "delay=0:7ns".parse().unwrap();
+        assert_eq!(never.to_string(), "seed=0,delay=0:7ns");
+        assert!(never.is_empty());
         assert!(FaultSpec::default().is_empty() && !defaults.is_empty());
         assert_eq!(defaults.with_seed(3).to_string(), "seed=3,delay=0.5");
     }
