@@ -6,6 +6,7 @@ pub mod cqe_writer;
 pub mod device;
 pub mod engine_side;
 pub mod fixture;
+pub mod held;
 pub mod iwarp;
 pub mod libmlx5;
 pub mod operations;

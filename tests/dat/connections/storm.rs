@@ -1,12 +1,10 @@
 //! Many connections at a time, made and ended by several threads, and peers that
 //! are killed in between. Afterwards no object, descriptor or thread is left.
 //!
-//! `DAT_STORM` sets the number of endpoints, for the soak test. Without it the
-//! emulated device gets a thousand.
+//! `DAT_STORM=ENDPOINTS:ROUNDS` sets the number of endpoints, and how often all is done, for the
+//! soak test. Without it the emulated device gets a thousand endpoints, once.
 
 use std::collections::HashMap;
-use std::fs;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::ptr;
 use std::sync::Mutex;
@@ -18,8 +16,8 @@ use dat::exports::*;
 
 use crate::support::device::installed::given;
 use crate::support::{
-    End, Fixture, ServicePoint, Shape, accept, broken_by_the_peer, cr_info, dequeue, dto, is_alone,
-    ok, state_of, wait,
+    End, Fixture, Held, ServicePoint, Shape, accept, broken_by_the_peer, cr_info, dequeue, dto,
+    is_alone, ok, state_of, wait,
 };
 
 const THREADS: usize = 4;
@@ -32,11 +30,17 @@ const VICTIM: &str = "DAT_STORM_VICTIM";
 
 const LONG: DAT_TIMEOUT = 30_000_000;
 
-fn endpoints() -> usize {
+/// Returns the number of endpoints and of rounds.
+fn size() -> (usize, usize) {
     match std::env::var("DAT_STORM") {
-        Ok(text) => text.parse().expect("a number"),
-        Err(_) if given().is_some() => FEWER,
-        Err(_) => ENDPOINTS,
+        Ok(text) => text
+            .split_once(':')
+            .and_then(|(endpoints, rounds)| Some((endpoints.parse().ok()?, rounds.parse().ok()?)))
+            .unwrap_or_else(|| {
+                panic!("invalid DAT_STORM={text}: expected ENDPOINTS:ROUNDS, such as 4000:5")
+            }),
+        Err(_) if given().is_some() => (FEWER, 1),
+        Err(_) => (ENDPOINTS, 1),
     }
 }
 
@@ -51,21 +55,6 @@ fn shape(evd_qlen: usize) -> Shape {
     }
 }
 
-/// Returns the number of descriptors and threads of the process, without the
-/// descriptors by which an emulated device wakes each process that it has met:
-/// it keeps them for the next process in that place.
-fn held() -> (usize, usize) {
-    let entries = |folder: &str| fs::read_dir(folder).expect("proc(5)").flatten();
-    let is_wake_up = |path: PathBuf| {
-        fs::read_link(path).is_ok_and(|file| {
-            file.extension()
-                .is_some_and(|extension| extension == "wake")
-        })
-    };
-    let descriptors = entries("/proc/self/fd").filter(|entry| !is_wake_up(entry.path()));
-    (descriptors.count(), entries("/proc/self/task").count())
-}
-
 /// Raises the limit of descriptors as far as allowed.
 fn raise_limit() {
     // SAFETY: an integer structure, written and read by the calls.
@@ -78,25 +67,39 @@ fn raise_limit() {
     }
 }
 
-/// Frees everything, closes the adapter gracefully (which fails if an object is
-/// left), and checks that the process holds as much as before.
-fn check_released(mut fixture: Fixture, before: (usize, usize)) {
-    // SAFETY: a live zone that is not in use.
-    ok(unsafe { dat_pz_free(fixture.pz) });
-    ok(fixture.close(DAT_CLOSE_GRACEFUL_FLAG));
-    drop(fixture);
-    let since = Instant::now();
-    // Threads end asynchronously.
-    while held() != before && since.elapsed() < Duration::from_secs(60) {
-        thread::sleep(Duration::from_millis(5));
+/// Runs `round` as often as asked for, each time with an adapter of its own. After each round the
+/// process holds as many descriptors and threads as before the first, and after the last one about
+/// as much memory as after a quarter of them.
+fn in_rounds(round: impl Fn(&Fixture, usize)) {
+    let mut before = before();
+    let (endpoints, rounds) = size();
+    for number in 0..rounds {
+        let mut fixture = Fixture::new();
+        round(&fixture, endpoints);
+        // SAFETY: a live zone that is not in use.
+        ok(unsafe { dat_pz_free(fixture.pz) });
+        // Fails if an object is left.
+        ok(fixture.close(DAT_CLOSE_GRACEFUL_FLAG));
+        drop(fixture);
+        if number <= rounds / 4 {
+            // By then everything has been used.
+            before.kibibytes = Held::now().kibibytes;
+        }
+        let since = Instant::now();
+        // Threads end asynchronously.
+        while !Held::now().is_flat_since(&before) && since.elapsed() < Duration::from_secs(60) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let held = Held::now();
+        println!("round {number}: {held:?}");
+        assert!(held.is_flat_since(&before), "{held:?} of {before:?}");
     }
-    assert_eq!(held(), before, "descriptors, threads");
 }
 
-/// Returns the descriptors and threads that remain after an adapter was opened
-/// once: other libraries keep them for ever.
-fn before() -> (usize, usize) {
+/// Returns what remains after an adapter was opened once: other libraries keep that for ever.
+fn before() -> Held {
     raise_limit();
+    Held::measure_memory();
     let mut fixture = Fixture::new();
     // An endpoint too, so that everything has been used once.
     let (a, b) = (super::end(&fixture), super::end(&fixture));
@@ -107,7 +110,7 @@ fn before() -> (usize, usize) {
     ok(fixture.close(DAT_CLOSE_ABRUPT_FLAG));
     drop(fixture);
     thread::sleep(Duration::from_millis(50));
-    held()
+    Held::now()
 }
 
 /// Number of ways in which a pair disconnects; its number selects one.
@@ -313,15 +316,17 @@ fn many_connections_by_several_threads_leave_nothing_behind() {
     if !is_alone() {
         return;
     }
-    let before = before();
-    let fixture = Fixture::new();
-    let pairs = endpoints() / 2 / THREADS;
+    in_rounds(connect_and_part);
+}
+
+fn connect_and_part(fixture: &Fixture, endpoints: usize) {
+    let pairs = endpoints / 2 / THREADS;
     let begin = Instant::now();
     let times: Vec<[Duration; 2]> = thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|_| {
                 scope.spawn(|| {
-                    let mut group = EndpointGroup::new(&fixture, pairs);
+                    let mut group = EndpointGroup::new(fixture, pairs);
                     let begin = Instant::now();
                     group.connect();
                     let connected = begin.elapsed();
@@ -348,7 +353,6 @@ fn many_connections_by_several_threads_leave_nothing_behind() {
         all as f64 / slowest(1).as_secs_f64(),
         begin.elapsed().as_secs_f64()
     );
-    check_released(fixture, before);
 }
 
 /// Runs a process that connects endpoints repeatedly until it is killed.
@@ -487,12 +491,13 @@ fn peers_that_are_killed_leave_nothing_behind() {
     if let Ok(what) = std::env::var(VICTIM) {
         run_as_child(&what);
     }
-    let before = before();
-    let fixture = Fixture::new();
-    let each = endpoints() / 8;
+    in_rounds(accept_and_kill_all);
+}
+
+fn accept_and_kill_all(fixture: &Fixture, endpoints: usize) {
+    let each = endpoints / 8;
     thread::scope(|scope| {
         for number in 0..THREADS {
-            let fixture = &fixture;
             scope.spawn(move || {
                 let mut evds = End::without_ep(fixture, &shape(64));
                 // SAFETY: a live EVD.
@@ -518,12 +523,12 @@ fn peers_that_are_killed_leave_nothing_behind() {
     });
     println!("{THREADS} peers killed");
     // The adapter still works.
-    let (a, b) = (super::end(&fixture), super::end(&fixture));
-    let service_point = ServicePoint::new(&fixture);
+    let (a, b) = (super::end(fixture), super::end(fixture));
+    let service_point = ServicePoint::new(fixture);
     ok(service_point.connect(a.ep, &[]));
     ok(accept(service_point.take_request(), b.ep));
     super::established([&a, &b]);
-    super::exchange(&fixture, &a, &b);
+    super::exchange(fixture, &a, &b);
     service_point.close();
     for end in [a, b] {
         // SAFETY: live handles.
@@ -534,5 +539,4 @@ fn peers_that_are_killed_leave_nothing_behind() {
             }
         }
     }
-    check_released(fixture, before);
 }

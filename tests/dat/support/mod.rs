@@ -11,6 +11,8 @@ pub mod device;
 mod ends;
 mod evd;
 mod fixture;
+#[path = "../../support/held.rs"]
+mod held;
 mod memory;
 mod message_pair;
 mod pair;
@@ -31,6 +33,7 @@ pub use device::installed::is_iwarp;
 pub use ends::{both_broken, both_broken_by_a_refusal, both_failed, broken_by_the_peer, over};
 pub use evd::{Evd, LONG, SOON, Waited, number};
 pub use fixture::{Fixture, c_name};
+pub use held::Held;
 pub use memory::Memory;
 pub use message_pair::{MESSAGE, MessagePair};
 pub use pair::{End, Pair, Shape};

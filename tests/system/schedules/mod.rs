@@ -13,6 +13,7 @@ mod schedule;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::support::held::Held;
 use crate::support::system::System;
 
 /// The seeds of the suite; `perf-scripts/soak` runs any number.
@@ -36,29 +37,6 @@ fn seeds() -> impl Iterator<Item = u64> {
     (first..first + count).chain(failed_once.iter().copied())
 }
 
-/// What the process holds.
-#[derive(Debug)]
-struct Held {
-    descriptors: usize,
-    threads: usize,
-    /// Resident memory.
-    kibibytes: usize,
-}
-
-impl Held {
-    fn now() -> Self {
-        let entries = |folder| std::fs::read_dir(folder).expect("proc(5)").count();
-        let status = std::fs::read_to_string("/proc/self/status").expect("proc(5)");
-        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let number = resident.and_then(|line| line.split_whitespace().next());
-        Self {
-            descriptors: entries("/proc/self/fd"),
-            threads: entries("/proc/self/task"),
-            kibibytes: number.and_then(|text| text.parse().ok()).expect("VmRSS"),
-        }
-    }
-}
-
 /// Returns whether the device is the emulated NIC, which alone has faults.
 fn is_emulated() -> bool {
     System::new().is_stepped()
@@ -71,6 +49,7 @@ fn every_request_is_accounted_for_exactly_once() {
     }
     let mut totals = account::Totals::default();
     let count = seeds().count();
+    Held::measure_memory();
     let mut early = Held::now();
     for (number, seed) in seeds().enumerate() {
         // By then everything has been used once.
@@ -96,12 +75,7 @@ fn every_request_is_accounted_for_exactly_once() {
     println!("after a tenth: {early:?}; at the end: {late:?}");
     // A long run has the process for itself.
     if count >= 1000 {
-        assert_eq!(early.descriptors, late.descriptors);
-        assert_eq!(early.threads, late.threads);
-        assert!(
-            late.kibibytes < early.kibibytes + early.kibibytes / 4,
-            "memory grows"
-        );
+        assert!(late.is_flat_since(&early), "{late:?} of {early:?}");
     }
     // A sample without every outcome would prove nothing.
     if count as u64 >= SAMPLE.1 {

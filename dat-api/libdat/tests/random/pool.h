@@ -79,13 +79,19 @@ static inline void retire(enum kind kind, DAT_HANDLE handle, struct thread *t)
             __atomic_store_n(&shown[kind][at], NULL, __ATOMIC_RELEASE);
 }
 
+/* Frees an object of any kind but IA. */
+DAT_RETURN end(enum kind kind, DAT_HANDLE handle);
+
 static inline void keep(struct thread *t, enum kind kind, DAT_HANDLE handle, DAT_IA_HANDLE ia,
                         int show)
 {
     struct pool *pool = &t->pools[kind];
-    if (pool->count < MOST)
-        pool->items[pool->count++] = (struct item){ handle, ia };
-    /* Objects that are not remembered are freed with the adapter. */
+    if (pool->count == MOST) {
+        if (end(kind, handle) == DAT_SUCCESS)
+            retire(kind, handle, t);
+        return;
+    }
+    pool->items[pool->count++] = (struct item){ handle, ia };
     if (show && ia != t->mine)
         __atomic_store_n(&shown[kind][below(t, BOARD)], handle, __ATOMIC_RELEASE);
 }

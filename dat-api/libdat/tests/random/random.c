@@ -8,7 +8,8 @@
  *
  * Failures are: a crash, a call that does not return, a return code that DAT
  * does not define, DAT_INTERNAL_ERROR, DAT_NOT_IMPLEMENTED, a bad handle that
- * is accepted, and descriptors or threads that are left at the end.
+ * is accepted, and descriptors or threads that are left when all adapters are
+ * closed. A long run closes them now and then, and its memory must not grow.
  *
  * random DEVICE SECONDS THREADS SEED [-v]
  */
@@ -17,6 +18,7 @@
 
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <malloc.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -26,6 +28,8 @@
 
 /* Limit for a call, in seconds. Valgrind runs one thread at a time. */
 #define TIMEOUT_S 60
+/* How long a long run goes on before it closes all adapters. */
+#define ROUND_S 20
 
 DAT_HANDLE dead[KINDS][BOARD], shown[KINDS][BOARD];
 uint32_t deaths;
@@ -155,6 +159,22 @@ static void close_adapters(void)
         }
 }
 
+/* Resident memory, in KiB, without what was freed. */
+static unsigned long resident(void)
+{
+    char line[200];
+    unsigned long found = 0;
+    FILE *status;
+    malloc_trim(0);
+    status = fopen("/proc/self/status", "r");
+    while (status != NULL && fgets(line, sizeof line, status) != NULL)
+        if (sscanf(line, "VmRSS: %lu", &found) == 1)
+            break;
+    if (status != NULL)
+        fclose(status);
+    return found;
+}
+
 /* Waits until descriptors and threads are as before; some end asynchronously. */
 static int returns_to(unsigned descriptors, unsigned threads_then)
 {
@@ -194,45 +214,22 @@ static void print_threads(void)
     }
 }
 
-int main(int argc, char **argv)
+/* Lets the threads make calls for this long. Returns whether one of them failed. */
+static int make_calls(unsigned used, unsigned long seconds)
 {
     pthread_t ids[THREADS];
-    unsigned long seconds, used, seed, descriptors, tasks, never = 0;
-    uint64_t all = 0, good = 0, before[THREADS] = { 0 }, idle_seconds[THREADS] = { 0 };
+    uint64_t before[THREADS] = { 0 }, idle_seconds[THREADS] = { 0 };
     int bad = 0;
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    if (argc < 5) {
-        fprintf(stderr, "usage: random DEVICE SECONDS THREADS SEED [-v]\n");
-        return 2;
-    }
-    device = argv[1];
-    seconds = strtoul(argv[2], NULL, 0);
-    used = strtoul(argv[3], NULL, 0);
-    seed = strtoul(argv[4], NULL, 0);
-    verbose = argc > 5;
-    used = used > THREADS ? THREADS : used == 0 ? 1 : used;
-    printf("seed %lu, %lu threads, %lu s\n", seed, used, seconds);
-    /* What remains after the first use is not a leak. */
-    open_adapters();
-    close_adapters();
-    descriptors = entries("/proc/self/fd");
-    tasks = entries("/proc/self/task");
-    open_adapters();
-    for (unsigned n = 0; n < used; n++) {
-        threads[n].number = n;
-        threads[n].state = (seed + 1) * UINT64_C(0x9e3779b97f4a7c15) + n * UINT64_C(77777777777);
-        threads[n].state |= 1;
+    __atomic_store_n(&stop, 0, __ATOMIC_RELEASE);
+    for (unsigned n = 0; n < used; n++)
         pthread_create(&ids[n], NULL, run, &threads[n]);
-    }
-    for (unsigned long second = 0; second < seconds; second++) {
+    for (unsigned long second = 0; second < seconds && !bad; second++) {
         sleep(1);
         for (unsigned n = 0; n < used; n++) {
             idle_seconds[n] = threads[n].turns == before[n] ? idle_seconds[n] + 1 : 0;
             before[n] = threads[n].turns;
             bad |= threads[n].failed != NULL;
         }
-        if (bad)
-            break;
     }
     __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
     for (unsigned n = 0; n < used; n++) {
@@ -248,6 +245,62 @@ int main(int argc, char **argv)
             printf("thread %u: %s\n", n, threads[n].failed);
             bad = 1;
         }
+        /* The next round begins without objects. */
+        memset(threads[n].pools, 0, sizeof threads[n].pools);
+        memset(threads[n].zone, 0, sizeof threads[n].zone);
+        threads[n].mine = NULL;
+    }
+    memset(shown, 0, sizeof shown);
+    return bad;
+}
+
+int main(int argc, char **argv)
+{
+    unsigned long seconds, used, seed, descriptors, tasks, rounds, memory_then = 0, memory_now = 0, never = 0;
+    uint64_t all = 0, good = 0;
+    int bad = 0;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    /* Large pieces return to the kernel at once. Else resident memory depends on which thread
+     * freed last. */
+    mallopt(M_TRIM_THRESHOLD, 128 << 10);
+    mallopt(M_MMAP_THRESHOLD, 128 << 10);
+    if (argc < 5) {
+        fprintf(stderr, "usage: random DEVICE SECONDS THREADS SEED [-v]\n");
+        return 2;
+    }
+    device = argv[1];
+    seconds = strtoul(argv[2], NULL, 0);
+    used = strtoul(argv[3], NULL, 0);
+    seed = strtoul(argv[4], NULL, 0);
+    verbose = argc > 5;
+    used = used > THREADS ? THREADS : used == 0 ? 1 : used;
+    rounds = seconds > ROUND_S ? seconds / ROUND_S : 1;
+    printf("seed %lu, %lu threads, %lu s\n", seed, used, seconds);
+    for (unsigned n = 0; n < used; n++) {
+        threads[n].number = n;
+        threads[n].state = (seed + 1) * UINT64_C(0x9e3779b97f4a7c15) + n * UINT64_C(77777777777);
+        threads[n].state |= 1;
+    }
+    /* What remains after the first use is not a leak. */
+    open_adapters();
+    close_adapters();
+    descriptors = entries("/proc/self/fd");
+    tasks = entries("/proc/self/task");
+    for (unsigned long round = 0; round < rounds && !bad; round++) {
+        open_adapters();
+        bad = make_calls((unsigned)used, seconds / rounds);
+        close_adapters();
+        bad |= !returns_to((unsigned)descriptors, (unsigned)tasks);
+        memory_now = resident();
+        /* By then everything has been used. */
+        if (round <= rounds / 4)
+            memory_then = memory_now;
+        if (verbose)
+            printf("round %lu: %lu KiB\n", round, memory_now);
+    }
+    if (memory_now > memory_then + memory_then / 4) {
+        printf("memory grows from %lu to %lu KiB\n", memory_then, memory_now);
+        bad = 1;
     }
     for (unsigned call = 0; call < CALLS; call++) {
         uint64_t made = 0, done = 0;
@@ -264,10 +317,10 @@ int main(int argc, char **argv)
         else if (done == 0)
             printf("never succeeded: dat_%s, last code %#x\n", calls[call].name, (unsigned)refusals[call]);
     }
-    close_adapters();
-    bad |= !returns_to((unsigned)descriptors, (unsigned)tasks);
     printf("%lu calls, %lu succeeded; never succeeded: %lu; agents called: %lu\n", (unsigned long)all,
            (unsigned long)good, never, (unsigned long)agents);
+    printf("%u descriptors, %u threads and %lu KiB in the end, %lu KiB after a quarter\n",
+           entries("/proc/self/fd"), entries("/proc/self/task"), memory_now, memory_then);
     printf(bad ? "FAILED\n" : "passed\n");
     return bad;
 }

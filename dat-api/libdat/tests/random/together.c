@@ -91,13 +91,33 @@ CALL(pair)
     for (int turn = 0; turn < 3; turn++) {
         if (!DONE(dat_evd_wait(evd, 1000000, 1, &event, &more)))
             break;
-        if (event.event_number == DAT_CONNECTION_REQUEST_EVENT &&
-            !DONE(dat_cr_accept(event.event_data.cr_arrival_event_data.cr_handle, passive, 0,
-                                NULL)))
-            break;
+        if (event.event_number == DAT_CONNECTION_REQUEST_EVENT) {
+            DAT_CR_HANDLE cr = event.event_data.cr_arrival_event_data.cr_handle;
+            if (!DONE(dat_cr_accept(cr, passive, 0, NULL))) {
+                keep(t, CR, cr, ia, 0);
+                break;
+            }
+        }
     }
     traffic(t, which, active, passive);
     return DAT_SUCCESS;
+}
+
+DAT_RETURN end(enum kind kind, DAT_HANDLE handle)
+{
+    switch (kind) {
+    case CR: return dat_cr_reject(handle NO_DATA);
+    case RSP: return dat_rsp_free(handle);
+    case PSP: return dat_psp_free(handle);
+    case EP: return dat_ep_free(handle);
+    case RMR: return dat_rmr_free(handle);
+    case LMR: return dat_lmr_free(handle);
+    case SRQ: return dat_srq_free(handle);
+    case EVD: return dat_evd_free(handle);
+    case CNO: return dat_cno_free(handle);
+    case PZ: return dat_pz_free(handle);
+    default: return DAT_CLASS_ERROR;
+    }
 }
 
 /* Frees most objects of this thread, to make room. */
@@ -109,21 +129,10 @@ CALL(tidy)
         struct pool *pool = &t->pools[order[kind]];
         for (int at = pool->count - 1; at >= 0; at--) {
             DAT_HANDLE handle = pool->items[at].handle;
-            DAT_RETURN answer = DAT_CLASS_ERROR;
+            DAT_RETURN answer;
             if (one_in(t, 4))
                 continue;
-            switch (order[kind]) {
-            case CR: answer = dat_cr_reject(handle NO_DATA); break;
-            case RSP: answer = dat_rsp_free(handle); break;
-            case PSP: answer = dat_psp_free(handle); break;
-            case EP: answer = dat_ep_free(handle); break;
-            case RMR: answer = dat_rmr_free(handle); break;
-            case LMR: answer = dat_lmr_free(handle); break;
-            case SRQ: answer = dat_srq_free(handle); break;
-            case EVD: answer = dat_evd_free(handle); break;
-            case CNO: answer = dat_cno_free(handle); break;
-            default: answer = dat_pz_free(handle); break;
-            }
+            answer = end(order[kind], handle);
             if (answer == DAT_SUCCESS || DAT_GET_TYPE(answer) == DAT_INVALID_HANDLE)
                 lose(t, order[kind], handle);
         }
