@@ -375,6 +375,21 @@ impl Emulator {
         Ok(())
     }
 
+    /// Adds a doorbell page that others map: page number `page.page` of the file `memory`.
+    ///
+    /// # Errors
+    /// Returns an error if the NIC cannot map the page too.
+    pub fn watch_page(&self, page: UarPage, memory: BorrowedFd<'_>) -> io::Result<()> {
+        self.uar.add_page(page, memory)?;
+        self.wake();
+        Ok(())
+    }
+
+    /// Removes a doorbell page that was added by [`watch_page`](Self::watch_page).
+    pub fn forget_page(&self, page: UarPage) {
+        self.uar.remove_page(page);
+    }
+
     /// Returns the configuration that the emulator was started with.
     #[must_use]
     pub fn config(&self) -> &Config {

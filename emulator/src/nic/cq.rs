@@ -217,7 +217,7 @@ impl Nic {
     /// # Errors
     /// `EINVAL` for invalid sizes, `EFAULT` for invalid addresses, `ENOMEM` if there
     /// are too many.
-    pub(crate) fn create_cq(&mut self, spec: &CqSpec) -> Result<Cqn> {
+    pub fn create_cq(&mut self, spec: &CqSpec) -> Result<Cqn> {
         let context = self.core.contexts.get(spec.context.0);
         context.or_refuse(libc::EINVAL, "the device context is closed")?;
         let sizes = spec.cqe_count.is_power_of_two() && matches!(spec.cqe_size, 64 | 128);
@@ -254,7 +254,7 @@ impl Nic {
     ///
     /// # Errors
     /// `EBUSY` while a QP uses it, `EINVAL` if it does not exist.
-    pub(crate) fn destroy_cq(&mut self, cqn: Cqn) -> Result<()> {
+    pub fn destroy_cq(&mut self, cqn: Cqn) -> Result<()> {
         let cq = self.core.cqs.get(cqn.0);
         let cq = cq.or_refuse(libc::EINVAL, "the completion queue does not exist")?;
         refuse_if(

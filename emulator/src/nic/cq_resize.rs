@@ -19,7 +19,7 @@ impl Nic {
     /// The device's: `EINVAL` for invalid sizes or another CQE size, if more
     /// completions are pending than fit in the new ring or before the end of the
     /// old one, or if the CQ does not exist or is in error.
-    pub(crate) fn resize_cq(&mut self, cqn: Cqn, to: &CqBuffer) -> Result<()> {
+    pub fn resize_cq(&mut self, cqn: Cqn, to: &CqBuffer) -> Result<()> {
         const UNKNOWN: &str = "the completion queue does not exist";
         const UNMAPPED: &str = "the ring or the doorbell record is not in mapped memory";
         let cq = self.core.cqs.get_mut(cqn.0);

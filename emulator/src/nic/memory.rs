@@ -14,9 +14,9 @@ use crate::residency::pins;
 
 /// Memory that cannot be accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub struct Fault {
     /// First byte of the access.
-    pub(crate) address: u64,
+    pub address: u64,
 }
 
 impl fmt::Display for Fault {
@@ -88,7 +88,7 @@ pub(crate) fn fetch_add(address: u64, add: u64) -> Result<u64, Fault> {
 ///
 /// # Errors
 /// Returns an error if part of the range is not mapped.
-pub(crate) fn read(address: u64, into: &mut [u8]) -> Result<(), Fault> {
+pub fn read(address: u64, into: &mut [u8]) -> Result<(), Fault> {
     check(address, into.len(), 1)?;
     if pins::is_pinned(address) {
         return pins::read(address, into).ok_or(Fault { address });
@@ -117,7 +117,7 @@ pub(crate) fn read(address: u64, into: &mut [u8]) -> Result<(), Fault> {
 ///
 /// # Errors
 /// Returns an error if part of the range is not mapped.
-pub(crate) fn write(address: u64, bytes: &[u8]) -> Result<(), Fault> {
+pub fn write(address: u64, bytes: &[u8]) -> Result<(), Fault> {
     check(address, bytes.len(), 1)?;
     if pins::is_pinned(address) {
         return pins::write(address, bytes).ok_or(Fault { address });
@@ -158,7 +158,7 @@ fn step(address: u64, left: usize) -> usize {
 ///
 /// # Errors
 /// Returns an error if the memory is not mapped.
-pub(crate) fn publish_byte(address: u64, value: u8) -> Result<(), Fault> {
+pub fn publish_byte(address: u64, value: u8) -> Result<(), Fault> {
     check(address, 1, 1)?;
     guard::store(address, value).map_err(|_| Fault { address })
 }

@@ -41,7 +41,7 @@ mod flush;
 mod grh;
 mod incidents;
 mod late;
-pub(crate) mod memory;
+pub mod memory;
 mod mr;
 mod number;
 mod object_counts;

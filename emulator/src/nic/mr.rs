@@ -8,7 +8,7 @@ use super::number::Table;
 use super::pin;
 use super::window::Window;
 use crate::limits::MAX_MR;
-use crate::refusal::{refuse, refuse_if};
+use crate::refusal::{OrRefuse, refuse, refuse_if};
 use crate::residency::{self, Registration};
 use crate::spec::{Access, ContextId, MrKeys, MrSpec, PdId, Result};
 
@@ -24,8 +24,9 @@ pub(super) struct Region {
     key: u32,
     /// Size in bytes of the pages that it pins.
     pinned: u64,
-    /// Shows whether its pages are still at their addresses.
-    registration: Registration,
+    /// Shows whether its pages are still at their addresses; `None` if they cannot leave
+    /// them without being inaccessible.
+    registration: Option<Registration>,
     /// Number of windows bound to it.
     pub(super) windows: u32,
 }
@@ -133,7 +134,10 @@ impl MkeyTable {
         if residency::is_complete() {
             return host;
         }
-        let (to_use, report) = region.registration.find_use(host, length);
+        let Some(registration) = &region.registration else {
+            return host;
+        };
+        let (to_use, report) = registration.find_use(host, length);
         if let Some(report) = report {
             let key = region.key;
             self.stale_uses.borrow_mut().push(format!(
@@ -219,33 +223,46 @@ impl MkeyTable {
     }
 
     /// Adds the region that `make` creates for its key. Returns index and key.
-    fn insert_region(&mut self, make: impl FnOnce(u32) -> Region) -> Option<(u32, u32)> {
+    fn insert_region(
+        &mut self,
+        variant: Option<u8>,
+        make: impl FnOnce(u32) -> Region,
+    ) -> Option<(u32, u32)> {
         if self.regions.count == self.regions.max {
             return None;
         }
-        let keys = self.insert_with(|key| Mkey::Region(make(key)))?;
+        let keys = self.insert_with(variant, |key| Mkey::Region(make(key)))?;
         self.regions.count += 1;
         Some(keys)
     }
 
     /// Adds the window that `make` creates for its key. Returns index and key.
-    pub(super) fn insert_window(&mut self, make: impl FnOnce(u32) -> Window) -> Option<(u32, u32)> {
+    pub(super) fn insert_window(
+        &mut self,
+        variant: Option<u8>,
+        make: impl FnOnce(u32) -> Window,
+    ) -> Option<(u32, u32)> {
         if self.windows.count == self.windows.max {
             return None;
         }
-        let keys = self.insert_with(|key| Mkey::Window(make(key)))?;
+        let keys = self.insert_with(variant, |key| Mkey::Window(make(key)))?;
         self.windows.count += 1;
         Some(keys)
     }
 
-    fn insert_with(&mut self, make: impl FnOnce(u32) -> Mkey) -> Option<(u32, u32)> {
+    /// Adds a key, whose low byte is `variant`, or else another one than before.
+    fn insert_with(
+        &mut self,
+        variant: Option<u8>,
+        make: impl FnOnce(u32) -> Mkey,
+    ) -> Option<(u32, u32)> {
         let variants = &mut self.variants;
         let index = self.table.insert_with(|index| {
             let slot = (index - FIRST_INDEX) as usize;
             if variants.len() <= slot {
                 variants.resize(slot + 1, 0);
             }
-            variants[slot] = variants[slot].wrapping_add(1);
+            variants[slot] = variant.unwrap_or(variants[slot].wrapping_add(1));
             make(index << 8 | u32::from(variants[slot]))
         })?;
         let variant = self.variants[(index - FIRST_INDEX) as usize];
@@ -281,7 +298,33 @@ impl Nic {
         self.check_mr(spec)?;
         self.core.check_memory()?;
         let (pinned, registration) = self.pin(spec)?;
-        let mkeys = &mut self.core.mkeys;
+        let added = self.add_region(spec, None, pinned, Some(registration));
+        if added.is_err() {
+            self.core.mkeys.locked.release(pinned);
+        }
+        added
+    }
+
+    /// Creates a key for memory that is not this process's own, but that of a guest: nothing
+    /// is pinned, and what is not mapped is found at the access. The guest chooses the low
+    /// byte of the key.
+    ///
+    /// # Errors
+    /// `EINVAL` for invalid access flags, an unknown protection domain, or a range that wraps
+    /// around; `ENOMEM` above the limits.
+    pub fn create_key(&mut self, spec: &MrSpec, variant: u8) -> Result<MrKeys> {
+        self.check_mr(spec)?;
+        self.core.check_memory()?;
+        self.add_region(spec, Some(variant), 0, None)
+    }
+
+    fn add_region(
+        &mut self,
+        spec: &MrSpec,
+        variant: Option<u8>,
+        pinned: u64,
+        registration: Option<Registration>,
+    ) -> Result<MrKeys> {
         let region = |key| Region {
             spec: *spec,
             key,
@@ -289,13 +332,11 @@ impl Nic {
             registration,
             windows: 0,
         };
-        let Some((handle, key)) = mkeys.insert_region(region) else {
-            mkeys.locked.release(pinned);
-            return Err(refuse(
-                libc::ENOMEM,
-                "the process has as many memory regions as max_mr allows",
-            ));
-        };
+        let added = self.core.mkeys.insert_region(variant, region);
+        let (handle, key) = added.or_refuse(
+            libc::ENOMEM,
+            "the process has as many memory regions as max_mr allows",
+        )?;
         if let Some(pd) = self.core.pds.get_mut(spec.pd.0) {
             pd.users += 1;
         }
@@ -334,7 +375,7 @@ impl Nic {
         if let Some(Mkey::Region(region)) = self.core.mkeys.get_mut(handle) {
             region.spec = *spec;
             if let Some(pins) = pins {
-                (region.pinned, region.registration) = pins;
+                (region.pinned, region.registration) = (pins.0, Some(pins.1));
                 self.core.mkeys.locked.release(pinned_before);
             }
         }
@@ -388,7 +429,7 @@ impl Nic {
     /// # Errors
     /// `EINVAL` if the context has no such region, `EBUSY` while a window is bound
     /// to it.
-    pub(crate) fn dereg_mr(&mut self, context: ContextId, handle: u32) -> Result<()> {
+    pub fn dereg_mr(&mut self, context: ContextId, handle: u32) -> Result<()> {
         let mkeys = &mut self.core.mkeys;
         let region = match mkeys.table.get(handle) {
             Some(Mkey::Region(region)) if region.spec.context == context => region,

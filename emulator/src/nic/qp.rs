@@ -124,7 +124,7 @@ impl Nic {
     /// # Errors
     /// `EINVAL` for unknown objects or invalid sizes, `EFAULT` for invalid
     /// addresses, `ENOMEM` if there are too many.
-    pub(crate) fn create_qp(&mut self, spec: &QpSpec) -> Result<Qpn> {
+    pub fn create_qp(&mut self, spec: &QpSpec) -> Result<Qpn> {
         let core = &mut self.core;
         let context = core.contexts.get(spec.context.0);
         let context = *context.or_refuse(libc::EINVAL, "the device context is closed")?;
@@ -196,7 +196,7 @@ impl Nic {
     ///
     /// # Errors
     /// `EINVAL` if the QP does not exist.
-    pub(crate) fn destroy_qp(&mut self, qpn: Qpn) -> Result<()> {
+    pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<()> {
         self.remove_qp(qpn.0)
             .or_refuse(libc::EINVAL, "the queue pair does not exist")
     }

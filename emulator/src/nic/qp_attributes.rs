@@ -18,7 +18,7 @@ impl Nic {
     /// # Errors
     /// `EINVAL` where the kernel returns it: for a state transition that does not
     /// exist, for missing or forbidden attributes, and for values out of range.
-    pub(crate) fn modify_qp(&mut self, qpn: Qpn, attr: &QpAttr) -> Result<()> {
+    pub fn modify_qp(&mut self, qpn: Qpn, attr: &QpAttr) -> Result<()> {
         let qp = self.qps.get_mut(qpn.0);
         let qp = qp.or_refuse(libc::EINVAL, "the queue pair does not exist")?;
         let has = |bit| attr.mask & bit != 0;

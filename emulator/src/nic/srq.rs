@@ -176,7 +176,7 @@ impl Nic {
     /// # Errors
     /// `EINVAL` for invalid sizes or an unknown protection domain, `EFAULT` for
     /// invalid addresses, `ENOMEM` if there are too many.
-    pub(crate) fn create_srq(&mut self, spec: &SrqSpec) -> Result<Srqn> {
+    pub fn create_srq(&mut self, spec: &SrqSpec) -> Result<Srqn> {
         let core = &mut self.core;
         let known = core
             .pds
@@ -252,7 +252,7 @@ impl Nic {
     ///
     /// # Errors
     /// `EBUSY` while a QP uses it, `EINVAL` if it does not exist.
-    pub(crate) fn destroy_srq(&mut self, srqn: Srqn) -> Result<()> {
+    pub fn destroy_srq(&mut self, srqn: Srqn) -> Result<()> {
         let core = &mut self.core;
         let srq = core.srqs.get(srqn.0).or_refuse(libc::EINVAL, UNKNOWN)?;
         refuse_if(

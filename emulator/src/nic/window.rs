@@ -301,6 +301,18 @@ impl Nic {
     /// `EINVAL` for an unknown protection domain, `ENOMEM` if there are too many
     /// keys.
     pub(crate) fn alloc_mw(&mut self, spec: &MwSpec) -> Result<MwKeys> {
+        self.add_window(spec, None)
+    }
+
+    /// The same as `alloc_mw`, for a guest, which chooses the low byte of the key.
+    ///
+    /// # Errors
+    /// `EINVAL` for an unknown protection domain, `ENOMEM` above the limits.
+    pub fn create_window(&mut self, spec: &MwSpec, variant: u8) -> Result<MwKeys> {
+        self.add_window(spec, Some(variant))
+    }
+
+    fn add_window(&mut self, spec: &MwSpec, variant: Option<u8>) -> Result<MwKeys> {
         let pd = self.core.pds.get(spec.pd.0);
         let pd = pd.or_refuse(libc::EINVAL, "the protection domain does not exist")?;
         refuse_if(
@@ -315,7 +327,7 @@ impl Nic {
             qpn: None,
             binding: None,
         };
-        let inserted = self.core.mkeys.insert_window(window);
+        let inserted = self.core.mkeys.insert_window(variant, window);
         let (handle, rkey) = inserted.or_refuse(
             libc::ENOMEM,
             "the process has as many memory windows as max_mw allows",
@@ -330,11 +342,7 @@ impl Nic {
     ///
     /// # Errors
     /// `EINVAL` if the context has no such window.
-    pub(crate) fn dealloc_mw(
-        &mut self,
-        context: crate::spec::ContextId,
-        handle: u32,
-    ) -> Result<()> {
+    pub fn dealloc_mw(&mut self, context: crate::spec::ContextId, handle: u32) -> Result<()> {
         let mkeys = &mut self.core.mkeys;
         let owned = mkeys.window(handle).copied();
         let window = owned.filter(|window| window.spec.context == context);
