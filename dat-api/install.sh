@@ -19,6 +19,7 @@ Installs below the prefix:
   bin/dat-check                                  shows what each adapter name opens
   bin/dat-bench                                  the benchmarks
   bin/mlx5-emu, lib/mlx5-emu/libmlx5emu.so       the emulated ConnectX
+  lib/mlx5-emu/mlx5-emu-pci                      the same for virtual machines
   share/man/man{1,3,5,7}/                        the manual pages: man udapl
   share/{bash-completion,fish,zsh}/              completions of dat-bench and mlx5-emu
   share/doc/udapl/                               the licences, a sample dat.conf
@@ -177,7 +178,7 @@ build() {
     library=$target/release/libdat.so
     PATH=$PATH:${HOME:-}/.cargo/bin
     if command -v cargo >/dev/null 2>&1 && { [ ! -e "$target" ] || [ -O "$target" ]; }; then
-        cargo build --release --locked -p libdat -p libdat2 -p dat-check -p dat-bench -p mlx5-emulator || fail "the library does not build"
+        cargo build --release --locked -p libdat -p libdat2 -p dat-check -p dat-bench -p mlx5-emulator -p mlx5-pci || fail "the library does not build"
     elif [ -f "$library" ]; then
         say "installing $library as it is"
     fi
@@ -257,7 +258,7 @@ TXT
 beside=$(dirname "$library")
 need_writable
 read_manifest
-others=("$root"/{bin/{dat-check,dat-bench,mlx5-emu},"$emulator_lib"/libmlx5emu.so,"$lib"/libdat{,2}.so*,"$lib"/libudapl{.so.1,2.so.2},"$lib"/pkgconfig/dat{,2}.pc,include/dat{,2}/*,"$doc"/*})
+others=("$root"/{bin/{dat-check,dat-bench,mlx5-emu},"$emulator_lib"/{libmlx5emu.so,mlx5-emu-pci},"$lib"/libdat{,2}.so*,"$lib"/libudapl{.so.1,2.so.2},"$lib"/pkgconfig/dat{,2}.pc,include/dat{,2}/*,"$doc"/*})
 for page in "$source"/man/* "$source2"/man/*; do
     page=$root/$(page_place "$page")
     others+=("$page" "${page%.gz}")
@@ -340,6 +341,7 @@ program() {
 if [ $emulator = yes ] && [ -f "$beside/mlx5-emu" ] && [ -f "$beside/libmlx5emu.so" ]; then
     program mlx5-emu
     put_code 644 "$beside/libmlx5emu.so" "$emulator_lib/libmlx5emu.so"
+    [ ! -f "$beside/mlx5-emu-pci" ] || put_code 755 "$beside/mlx5-emu-pci" "$emulator_lib/mlx5-emu-pci"
 fi
 for file in LICENSE-MIT LICENSE-APACHE dat-api/dat.conf; do put 644 "$file" "$doc/${file##*/}"; done
 

@@ -2,6 +2,7 @@
 
 mod dump;
 mod info;
+mod pci;
 mod port;
 mod program;
 mod run;
@@ -48,6 +49,9 @@ Examples:
   mlx5-emu port up
       take the port of mlx5_0 down for running programs, and bring it up again
 
+  mlx5-emu pci /tmp/nic.sock
+      serve a device to a virtual machine: see mlx5-emu pci --help
+
   mlx5-emu run --limits profile:siw -- ./my-program
       run on a device with the limits of Soft-iWARP; info --limits lists all
 
@@ -79,6 +83,17 @@ enum Command {
     /// fail once their retries are exhausted. Its state lasts until it is changed,
     /// or the last program on the fabric ends.
     Port(port::Arguments),
+    /// Serve a device to a virtual machine, as a PCI device (vfio-user).
+    ///
+    /// Linux's own drivers mlx5_core and mlx5_ib run on it in the guest. Serves one client
+    /// after another until it is killed. QEMU 10.1 or newer is a client:
+    ///
+    /// qemu-system-x86_64 -m 2G -object memory-backend-memfd,id=ram,size=2G,share=on
+    /// -numa node,memdev=ram -device
+    /// '{"driver":"vfio-user-pci","socket":{"type":"unix","path":"SOCKET"},"rombar":0}' …
+    ///
+    /// The virtual machine's memory must be shared (share=on), since the device accesses it.
+    Pci(pci::Arguments),
     /// Show what is emulated, its limits, and the rdma-core versions it was tested with.
     Info(info::Arguments),
     /// Decode work requests, completions or doorbells to text.
@@ -107,6 +122,7 @@ fn main() -> ExitCode {
     };
     let outcome = match cli.command {
         Command::Run(arguments) => run::run(arguments),
+        Command::Pci(arguments) => pci::pci(&arguments),
         Command::Port(arguments) => port::port(&arguments),
         Command::Info(arguments) => info::info(&arguments),
         Command::Dump(arguments) => dump::dump(&arguments),

@@ -1,0 +1,135 @@
+//! Memory keys: of the guest's whole memory, of lists of its pages, and windows.
+
+use mlx5emu::spec::{Access, MrSpec, MwSpec, PdId, WindowType};
+
+use super::function::{Kind, Object};
+use super::{CONTEXT, Function, OBJECT, Outcome, PAGES, Status};
+use crate::bits::{part, part_mut};
+use crate::layout::{create_mkey_in, mkc, query_special_contexts_out};
+use crate::memory::{PAGE, WINDOW};
+
+/// How a key translates addresses (`mkc.access_mode`).
+const PHYSICAL: u64 = 0;
+const PAGE_LIST: u64 = 1;
+const KEY_LIST: u64 = 2;
+/// The key that stands for no key, as on a ConnectX.
+const RESERVED_LKEY: u64 = 0x100;
+
+pub(super) fn create(function: &mut Function, input: &[u8], output: &mut [u8]) -> Outcome {
+    let key = part(input, CONTEXT);
+    let context = function.context()?;
+    let pd = PdId(mkc::PD.get32(key));
+    let mode = mkc::ACCESS_MODE_4_2.get(key) << 2 | mkc::ACCESS_MODE_1_0.get(key);
+    let variant = mkc::MKEY_7_0.get(key) as u8;
+    let start = mkc::START_ADDR.get(key);
+    if mkc::FREE.is_set(key) {
+        if mode != KEY_LIST {
+            return Err(Status::BadParameter);
+        }
+        let kind = if mkc::EN_RINVAL.is_set(key) {
+            WindowType::Two
+        } else {
+            WindowType::One
+        };
+        let spec = MwSpec { context, pd, kind };
+        let window = function.emulator.nic().create_window(&spec, variant)?;
+        return add(function, output, Kind::Window, window.handle, key, None);
+    }
+    let (pages, address, length) = match mode {
+        PHYSICAL if mkc::LENGTH64.is_set(key) => (None, function.memory.window(), WINDOW),
+        PHYSICAL => {
+            let length = mkc::LEN.get(key);
+            let address = function
+                .memory
+                .address(start, length)
+                .ok_or(Status::BadParameter)?;
+            (None, address, length)
+        }
+        PAGE_LIST => {
+            let log_size = mkc::LOG_PAGE_SIZE.get32(key);
+            if !(12..=40).contains(&log_size) {
+                return Err(Status::BadParameter);
+            }
+            let (size, length) = (1 << log_size, mkc::LEN.get(key));
+            let offset = start & (size - 1);
+            let count = offset
+                .checked_add(length)
+                .ok_or(Status::BadParameter)?
+                .div_ceil(size);
+            // Two addresses in an octword.
+            let listed = 2 * create_mkey_in::TRANSLATIONS_OCTWORD_ACTUAL_SIZE.get(input);
+            if count > listed {
+                return Err(Status::BadParameter);
+            }
+            let pages = function.pages(part(input, PAGES), count, size)?;
+            let address = pages.address(offset, length).ok_or(Status::BadParameter)?;
+            (Some(pages), address, length)
+        }
+        _ => return Err(Status::BadParameter),
+    };
+    let mut access = Access::MW_BIND;
+    access.set(Access::LOCAL_WRITE, mkc::LW.is_set(key));
+    access.set(Access::REMOTE_READ, mkc::RR.is_set(key));
+    access.set(Access::REMOTE_WRITE, mkc::RW.is_set(key));
+    access.set(Access::REMOTE_ATOMIC, mkc::A.is_set(key));
+    let spec = MrSpec {
+        context,
+        pd,
+        start: address,
+        length,
+        hca_va: start,
+        access,
+    };
+    let region = function.emulator.nic().create_key(&spec, variant)?;
+    add(function, output, Kind::Key, region.handle, key, pages)
+}
+
+fn add(
+    function: &mut Function,
+    output: &mut [u8],
+    kind: Kind,
+    index: u32,
+    key: &[u8],
+    pages: Option<crate::memory::Pages>,
+) -> Outcome {
+    let object = Object {
+        pages,
+        handle: 0,
+        context: key[..64].to_vec(),
+    };
+    function.add(kind, index, object);
+    OBJECT.set(output, index.into());
+    Ok(())
+}
+
+pub(super) fn destroy(function: &mut Function, input: &[u8], _: &mut [u8]) -> Outcome {
+    let (context, index) = (function.context()?, OBJECT.get32(input));
+    if function.objects.contains_key(&(Kind::Window, index)) {
+        function.emulator.nic().dealloc_mw(context, index)?;
+        function.remove(Kind::Window, index);
+    } else {
+        function.emulator.nic().dereg_mr(context, index)?;
+        function.remove(Kind::Key, index);
+    }
+    Ok(())
+}
+
+pub(super) fn query(function: &mut Function, input: &[u8], output: &mut [u8]) -> Outcome {
+    let index = OBJECT.get32(input);
+    let of = |kind| function.objects.get(&(kind, index));
+    let object = of(Kind::Key)
+        .or_else(|| of(Kind::Window))
+        .ok_or(Status::BadResource)?;
+    for (to, from) in part_mut(output, CONTEXT).iter_mut().zip(&object.context) {
+        *to = *from;
+    }
+    Ok(())
+}
+
+pub(super) fn special(function: &mut Function, _: &[u8], output: &mut [u8]) -> Outcome {
+    function.context()?;
+    query_special_contexts_out::RESD_LKEY.set(output, RESERVED_LKEY);
+    Ok(())
+}
+
+const _: () = assert!(PAGE == 1 << 12);
