@@ -17,14 +17,15 @@ debian_mirror() {
         awk -v release="$codename" '$2 == release && $3 == "main" { print $1; exit }' | grep .
 }
 
-# other_apt DIR SUITE MIRROR: prepares a separate apt in DIR, with that suite only and
+# other_apt DIR SUITE MIRROR [SUITE…]: prepares a separate apt in DIR, with these suites only and
 # no package installed. apt-get uses it with the options in `apt_options`.
 other_apt() {
     local dir=$1 suite=$2 mirror=$3 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+    shift 3
     [ -r $keyring ] || keyring=/etc/apt/trusted.gpg.d
     mkdir -p "$dir/lists/partial" "$dir/cache/archives/partial"
     : >"$dir/status"
-    printf 'deb [signed-by=%s] %s %s main\n' "$keyring" "$mirror" "$suite" >"$dir/sources.list"
+    for suite in "$suite" "$@"; do printf 'deb [signed-by=%s] %s %s main\n' "$keyring" "$mirror" "$suite"; done >"$dir/sources.list"
     apt_options=(
         -o "Dir::State=$dir" -o "Dir::State::Lists=$dir/lists" -o "Dir::State::status=$dir/status"
         -o "Dir::Cache=$dir/cache" -o "Dir::Etc::sourcelist=$dir/sources.list"
@@ -42,11 +43,11 @@ unpack_debs() {
     downloads=$root.debs
     rm -rf "$downloads"
     mkdir -p "$downloads" "$root"
-    (cd "$downloads" && apt-get "${apt_options[@]}" -qq download "$@")
+    (cd "$downloads" && apt-get "${apt_options[@]}" -qq download "$@") || return
     # Debian's directories of programs and libraries are links into usr.
     for deb in bin sbin lib lib64; do ln -sfn "usr/$deb" "$root/$deb"; done
     for deb in "$downloads"/*.deb; do
-        dpkg-deb --fsys-tarfile "$deb" | tar -C "$root" -x --keep-directory-symlink --no-same-owner
+        dpkg-deb --fsys-tarfile "$deb" | tar -C "$root" -x --keep-directory-symlink --no-same-owner || return
     done
     rm -rf "$downloads"
 }

@@ -44,11 +44,13 @@ pair_vm() {
         vm_fail "this QEMU has no -netdev dgram: version 7.2 or newer is needed"
     base=$(mktemp -d "${TMPDIR:-/tmp}/udapl-vm.XXXXXX")
     # shellcheck disable=SC2064 # this directory
-    trap "rm -rf '$base'" EXIT
+    trap "end_servers; rm -rf '$base'" EXIT
     mkfifo "$base/idle"
     exec {idle}<>"$base/idle"
     trap 'ended=130; end_sides' INT
     trap 'ended=143; end_sides' TERM HUP
+    [ "$devices" != mlx5 ] || serve_mlx5 "$base/mlx5.server"
+    [ "${client_device:-$devices}" != mlx5 ] || serve_mlx5 "$base/mlx5.client"
     boot_side server
     boot_side client
     while :; do
@@ -103,7 +105,7 @@ boot_side() {
     dir=$base/$side.$generation
     mkdir -p "$dir/job"
     # shellcheck disable=SC2034 # for make_vm
-    local host=$side waits=0 on=$devices interfaces
+    local host=$side waits=0 on=$devices interfaces mlx5=''
     if [ "$side" = client ]; then
         on=${client_device:-$devices}
         # shellcheck disable=SC2034
@@ -112,6 +114,8 @@ boot_side() {
         is_ready=0
     fi
     [ "$on" != none ] || on=
+    # shellcheck disable=SC2034
+    [ "$on" != mlx5 ] || mlx5=$base/mlx5.$side
     # shellcheck disable=SC2034
     interfaces="eth0 02:99:00:00:00:0$number 10.99.0.$number/24 fd99::$number/64 $mtu ${on//+/ }"
     make_vm "$dir" "${command[@]}"

@@ -17,16 +17,19 @@ VM_PROGRAMS=(qemu-system-x86_64 busybox cpio depmod ip rdma xz flock cc)
 # algorithm by name. siw itself is built (siw.sh). ib_uverbs is loaded before rdma_cm, as udev
 # does: a removed device detaches from them in the opposite order. Otherwise ib_uverbs would wait
 # for programs to which rdma_cm reports the removal only afterwards.
-VM_SETS=(base rxe siw net)
+# "mlx5" is only put there, for modprobe: the session loads the driver when the VM is up, because a
+# device whose driver fails is no reason to say that there is no VM.
+VM_SETS=(base rxe siw net mlx5)
 declare -A VM_MODULES=(
     [base]="virtio_pci virtio_console 9pnet_virtio 9p overlay ib_uverbs rdma_ucm dummy"
     [rxe]="crc32_generic rdma_rxe"
     [siw]="crc32c_generic libcrc32c"
     [net]="virtio_net sch_netem"
+    [mlx5]="mlx5_ib ib_umad ib_ipoib"
 )
 
 # prepare KERNEL [SET…]: sets `kernel_dir`, `tsc_khz` and `initramfs`, for that kernel or, if KERNEL is
-# empty, any 6.1 one. The initramfs has the modules of the base and of these sets.
+# a series such as 6.12, any of it. The initramfs has the modules of the base and of these sets.
 prepare() {
     local wanted=$1
     shift
@@ -38,6 +41,7 @@ prepare() {
     need_programs
     find_kernel "$wanted" || get_kernel "$wanted"
     case " $* " in *" siw "*) need_siw ;; esac
+    case " $* " in *" mlx5 "*) need_vfio_user ;; esac
     make_initramfs "$@"
     measure_tsc
     exec 9>&-
@@ -90,46 +94,69 @@ kernel_contents() {
 # cache.
 kernel_contents_id() { kernel_contents | sha256sum | cut -c1-8; }
 
-# find_kernel [KERNEL]: finds one in the cache, which needs no network.
+# find_kernel KERNEL: finds it, or the newest of the series, in the cache, which needs no network.
 find_kernel() {
-    local dir
+    local dir name=$1
+    ! is_series "$1" || name="$1.*"
     while read -r dir; do
         if [ "$(cat "$dir/contents" 2>/dev/null)" = "$(kernel_contents)" ]; then
             kernel_dir=$dir
             return 0
         fi
-    done < <(find "$vm_cache" -mindepth 1 -maxdepth 1 -type d -name "${1:-6.1.*}.$(kernel_contents_id)" | sort -rV)
+    done < <(find "$vm_cache" -mindepth 1 -maxdepth 1 -type d -name "$name.$(kernel_contents_id)" | sort -rV)
+    return 1
+}
+# is_series KERNEL: whether it is two numbers, such as 6.12.
+is_series() { [[ $1 =~ ^[0-9]+\.[0-9]+$ ]]; }
+
+# release_of KERNEL: prints the name of the Debian release with kernels of that series, or nothing.
+release_of() {
+    case $1 in
+    6.1 | 6.1.*) echo bookworm ;;
+    6.12 | 6.12.*) echo trixie ;;
+    esac
+}
+
+# kernel_packages KERNEL: Debian's packages of it, or of the series (neither real-time nor for
+# clouds), best first. With the apt of `apt_options`. Debian 12 has 6.12, too, as +deb12.
+kernel_packages() {
+    local pattern=${1//./\\.}
+    pattern=${pattern//+/\\+}
+    case $1 in
+    6.12) pattern+='\.[0-9]+\+deb13-amd64' ;;
+    *) ! is_series "$1" || pattern+='\.[0-9]+(-[0-9]+|\+deb[0-9]+)-amd64' ;;
+    esac
+    apt-cache "${apt_options[@]}" search --names-only "^linux-image-$pattern(-unsigned)?\$" 2>/dev/null | cut -d' ' -f1 | sort -rV
+}
+
+# download_kernel KERNEL DIR: gets its package with the apt of `apt_options`.
+download_kernel() {
+    local package packages=()
+    mapfile -t packages < <(kernel_packages "$1")
+    # A mirror may list packages that it no longer has.
+    for package in "${packages[@]:0:4}"; do
+        say "Getting the VM's kernel, $package (70 to 110 MB; kept in $vm_cache, not installed) …" >&2
+        (cd "$2" && apt-get "${apt_options[@]}" download -qq -o APT::Sandbox::User=root "$package") >>"$log" 2>&1 && return 0
+    done
     return 1
 }
 
-# kernel_packages [KERNEL]: Debian's packages of it, or of 6.1 kernels (neither real-time nor
-# for clouds), best first.
-kernel_packages() {
-    local pattern='6\.1\.[0-9]+-[0-9]+-amd64'
-    [ -z "${1-}" ] || pattern=${1//./\\.}
-    apt-cache search --names-only "^linux-image-$pattern(-unsigned)?\$" 2>/dev/null | cut -d' ' -f1 | sort -rV
-}
-
-# get_kernel [KERNEL]: unpacks a kernel package into the cache; it is never installed.
+# get_kernel KERNEL: unpacks a kernel package into the cache; it is never installed.
 get_kernel() {
-    local wanted=${1-} tmp package log packages=()
+    local wanted=$1 tmp log apt_options=() mirror release
     tmp=$(mktemp -d "$vm_cache/new.XXXXXX")
     log=$tmp/log
     # shellcheck disable=SC2064 # this directory
     trap "rm -rf '$tmp'" EXIT
-    if compgen -G "$vm_cache/linux-image-${wanted:-6.1}*_amd64.deb" >/dev/null; then
-        cp "$(compgen -G "$vm_cache/linux-image-${wanted:-6.1}*_amd64.deb" | sort -rV | head -n 1)" "$tmp/"
+    if compgen -G "$vm_cache/linux-image-${wanted}[.-]*_amd64.deb" >/dev/null; then
+        cp "$(compgen -G "$vm_cache/linux-image-${wanted}[.-]*_amd64.deb" | sort -rV | head -n 1)" "$tmp/"
     elif command -v apt-get >/dev/null 2>&1; then
-        mapfile -t packages < <(kernel_packages "$wanted")
-        if [ "${#packages[@]}" -eq 0 ]; then
-            update_package_lists >>"$log" 2>&1 || true
-            mapfile -t packages < <(kernel_packages "$wanted")
-        fi
-        # A mirror may list packages that it no longer has.
-        for package in "${packages[@]:0:4}"; do
-            say "Getting the VM's kernel, $package (70 MB; kept in $vm_cache, not installed) …" >&2
-            (cd "$tmp" && apt-get download -qq -o APT::Sandbox::User=root "$package") >>"$log" 2>&1 && break
-        done
+        download_kernel "$wanted" "$tmp" || { update_package_lists >>"$log" 2>&1 || true; download_kernel "$wanted" "$tmp"; } || {
+            # Another release may have it.
+            release=$(release_of "$wanted")
+            ! mirror=$(debian_mirror) || [ -z "$release" ] || ! other_apt "$tmp/apt" "$release" "$mirror" >>"$log" 2>&1 ||
+                download_kernel "$wanted" "$tmp" || true
+        }
     fi
     compgen -G "$tmp/linux-image-*.deb" >/dev/null || no_kernel "$wanted" "$log"
     unpack_kernel "$tmp" "$tmp"/linux-image-*.deb
@@ -139,14 +166,16 @@ get_kernel() {
 
 no_kernel() { # KERNEL LOG
     tail -n 5 "$2" 2>/dev/null >&2 || true
-    vm_fail "no kernel for the VM: apt offers no linux-image-${1:-6.1.*-amd64}-unsigned that can be downloaded" \
-        "apt-cache search '^linux-image-6.1.*-amd64' shows what there is (for --kernel, without 'linux-image-')" \
-        "Or put Debian's linux-image-6.1…-amd64-unsigned_…_amd64.deb (packages.debian.org/bookworm) into $vm_cache"
+    vm_fail "no kernel for the VM: apt offers no linux-image-$1*-amd64-unsigned that can be downloaded" \
+        "apt-cache search '^linux-image-.*-amd64' shows what there is (for --kernel, without 'linux-image-')" \
+        "Systems other than Debian: set DEBIAN_MIRROR=URI, for 6.1 and 6.12" \
+        "Or put Debian's linux-image-$1…-amd64-unsigned_…_amd64.deb (packages.debian.org) into $vm_cache"
 }
 
 unpack_kernel() { # TMP PACKAGE-FILE
     local tmp=$1 kernel set
-    dpkg-deb --fsys-tarfile "$2" | tar -x -C "$tmp" ./boot ./lib || vm_fail "$2 cannot be unpacked"
+    dpkg-deb -x "$2" "$tmp" || vm_fail "$2 cannot be unpacked"
+    [ -d "$tmp/lib" ] || mv "$tmp/usr/lib" "$tmp/lib" # from Debian 13 on
     kernel=$(basename "$tmp"/lib/modules/*)
     depmod -b "$tmp" "$kernel"
     mkdir -p "$tmp/keep/modules"
@@ -166,6 +195,7 @@ unpack_modules() {
     local tmp=$1 kernel=$2 set=$3 module line path
     for module in ${VM_MODULES[$set]}; do
         # A module is listed with what it depends on, which is to be loaded from the last to the first.
+        ! grep -qE "/${module//_/[-_]}\.ko\$" "$tmp/lib/modules/$kernel/modules.builtin" || continue
         line=$(grep -E "/${module//_/[-_]}\.ko[.xz]*:" "$tmp/lib/modules/$kernel/modules.dep") ||
             vm_fail "the kernel $kernel has no module $module; try another one: --kernel"
         for path in $(tr ' ' '\n' <<<"${line/:/}" | tac); do
@@ -196,24 +226,28 @@ unpack_image() {
 
 # make_initramfs SET…: with the modules of the base and of these sets.
 make_initramfs() {
-    local busybox tmp lists=("$kernel_dir/base.list") set modules=()
+    local busybox tmp lists=("$kernel_dir/base.list") set modules=() loaded=() kernel
     busybox=$(command -v busybox)
-    for set in "$@"; do lists+=("$kernel_dir/$set.list"); done
+    kernel=$(cat "$kernel_dir/kernel")
+    for set in "$@"; do [ "$set" = mlx5 ] || lists+=("$kernel_dir/$set.list"); done
+    mapfile -t loaded < <(awk '!seen[$0]++' "${lists[@]}")
+    case " $* " in *" mlx5 "*) lists+=("$kernel_dir/mlx5.list") ;; esac
     mapfile -t modules < <(awk '!seen[$0]++' "${lists[@]}")
     initramfs=$kernel_dir/initramfs-$(
-        { cat "$vm_lib/init" "$vm_lib/session" "$busybox" "$kernel_dir/contents"; printf '%s\n' "${modules[@]}"; } |
+        { cat "$vm_lib/init" "$vm_lib/session" "$busybox" "$kernel_dir/contents"; printf '%s\n' "${loaded[@]}" -- "${modules[@]}"; } |
             sha256sum | cut -c1-16
     )
     [ ! -e "$initramfs" ] || return 0
     # Remove those of other versions; a run that starts at this moment may still need a new one.
     find "$kernel_dir" -name 'initramfs-*' -mmin +60 -delete
     tmp=$(mktemp -d "$vm_cache/new.XXXXXX")
-    mkdir "$tmp/bin" "$tmp/modules"
+    mkdir -p "$tmp/bin" "$tmp/lib/modules/$kernel"
     cp "$busybox" "$tmp/bin/busybox"
     ln -s busybox "$tmp/bin/sh"
     cp "$vm_lib/init" "$vm_lib/session" "$tmp/"
-    cp "${modules[@]/#/$kernel_dir/modules/}" "$tmp/modules/"
-    printf '%s\n' "${modules[@]}" >"$tmp/modules.list"
+    cp "${modules[@]/#/$kernel_dir/modules/}" "$tmp/lib/modules/$kernel/"
+    depmod -b "$tmp" "$kernel" 2>/dev/null # it misses lists that only the whole kernel has
+    printf '%s\n' "${loaded[@]}" >"$tmp/modules.list"
     chmod +x "$tmp/init"
     (cd "$tmp" && find . | cpio -o -H newc --quiet) >"$initramfs.new"
     mv "$initramfs.new" "$initramfs"

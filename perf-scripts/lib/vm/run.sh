@@ -27,11 +27,12 @@ vm_interfaces() {
 }
 
 # write_job DIR COMMAND…: the files that become /run/vm in the VM; no COMMAND is a shell. From the
-# caller: `interfaces`, `host` (the VM's name), `waits` (1: COMMAND waits for a line on the port "go").
+# caller: `interfaces`, `host` (the VM's name), `waits` (1: COMMAND waits for a line on the port "go"),
+# `mlx5` (the socket of its emulated ConnectX, or empty).
 write_job() {
     local dir=$1 name ipv4 ipv6 on rows_cols
     shift
-    printf 'vm_shell=%d vm_bash=%q vm_host=%q vm_waits=%q\n' $(($# == 0)) "$BASH" "$host" "$waits" >"$dir/settings"
+    printf 'vm_shell=%d vm_bash=%q vm_host=%q vm_waits=%q vm_mlx5=%q\n' $(($# == 0)) "$BASH" "$host" "$waits" "${mlx5:+1}" >"$dir/settings"
     printf '%s\n' "$interfaces" >"$dir/interfaces"
     : >"$dir/shares"
     for name in "${!shares[@]}"; do printf 'share%d %s\n' "$name" "${shares[name]}" >>"$dir/shares"; done
@@ -61,7 +62,7 @@ write_job() {
 
 # qemu_command DIR: sets `qemu`.
 qemu_command() {
-    local dir=$1 name share node last
+    local dir=$1 name share node last kind
     # TSC: the emulation passes on the host's TSC, but the kernel would not trust it and would
     # read the slow HPET. Its frequency is measured outside: on a busy machine the kernel's own
     # measurement was wrong by up to 70 times in one boot of six, and all timeouts with it.
@@ -70,7 +71,7 @@ qemu_command() {
     append+=" mitigations=off nokaslr random.trust_cpu=on audit=0"
     # On a busy machine the emulation is late, which the kernel would take for a broken timer.
     append+=" no_timer_check nowatchdog"
-    qemu=(qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot)
+    qemu=("${qemu_program[@]}" -nodefaults -no-user-config -display none -no-reboot)
     qemu+=(-cpu "max,la57=off" -m "$((mem / nodes * nodes))" -kernel "$kernel_dir/vmlinux" -initrd "$dir/initramfs")
     # Software emulation even if /dev/kvm exists, so that it is the same everywhere.
     if [ "$icount" = 1 ]; then
@@ -80,14 +81,21 @@ qemu_command() {
         qemu+=(-accel "tcg,thread=multi" -smp "$cpus")
         append+=" tsc_early_khz=$tsc_khz"
     fi
-    if [ "$nodes" -gt 1 ]; then
+    # The process that serves the emulated ConnectX maps the memory.
+    kind=ram
+    [ -z "$mlx5" ] || kind=memfd,share=on
+    if [ "$nodes" -gt 1 ] || [ -n "$mlx5" ]; then
         for node in $(seq 0 $((nodes - 1))); do
             # CPU n belongs to node n, those beyond to the last one.
             last=''
             if [ "$node" -eq $((nodes - 1)) ]; then last=-$((cpus - 1)); fi
-            qemu+=(-object "memory-backend-ram,id=node$node,size=$((mem / nodes))M")
+            qemu+=(-object "memory-backend-$kind,id=node$node,size=$((mem / nodes))M")
             qemu+=(-numa "node,nodeid=$node,memdev=node$node,cpus=$node$last")
         done
+    fi
+    if [ -n "$mlx5" ]; then
+        qemu+=(-machine q35) # with PCI Express
+        qemu+=(-device "{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"$mlx5\"},\"rombar\":0}")
     fi
     qemu+=(-append "$append")
     qemu+=(-fsdev "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap")
@@ -119,10 +127,14 @@ make_vm() {
 
 # new_run COMMAND…: sets `dir`, which is removed when the script ends, and `qemu`.
 new_run() {
-    local interfaces host=vm waits=0
+    local interfaces host=vm waits=0 mlx5=''
     dir=$(mktemp -d "${TMPDIR:-/tmp}/udapl-vm.XXXXXX")
     # shellcheck disable=SC2064 # this directory
-    trap "rm -rf '$dir'" EXIT
+    trap "end_servers; rm -rf '$dir'" EXIT
+    if [ "$devices" = mlx5 ]; then
+        mlx5=$dir/mlx5
+        serve_mlx5 "$mlx5"
+    fi
     interfaces=$(vm_interfaces)
     make_vm "$dir" "$@"
 }
@@ -130,6 +142,7 @@ new_run() {
 # console_end: prints the end of the console of the VM in `dir`, or QEMU's messages.
 console_end() {
     {
+        servers_said
         grep -v ': terminating on signal' "$dir/qemu" | sed 's/^/qemu: /'
         if [ -s "$dir/console" ]; then
             tail -n 25 "$dir/console" | tr -d '\r' | sed 's/^/console: /'
