@@ -157,6 +157,7 @@ pub mod mkc {
         PD: 0x68, 24;
         START_ADDR: 0x80, 64;
         LEN: 0xc0, 64;
+        TRANSLATIONS_OCTWORD_SIZE: 0x1a0, 32;
         LOG_PAGE_SIZE: 0x1db, 5;
     }
 }

@@ -24,6 +24,7 @@
 //! | `mailbox` | the queue of commands in the guest's memory |
 //! | `commands` | the firmware's commands, as calls of the emulator's NIC |
 //! | `events` | event queues and interrupts |
+//! | `keys` | the pages behind memory keys |
 //! | `memory` | the guest's memory at contiguous addresses |
 //! | `config_space` | the PCI configuration space |
 //! | `layout`, `bits` | fields of the firmware's structures |
@@ -44,6 +45,8 @@ mod config_space;
 mod device;
 #[allow(unreachable_pub, reason = "`pub` is for the rest of the crate")]
 mod events;
+#[allow(unreachable_pub, reason = "`pub` is for the rest of the crate")]
+mod keys;
 #[allow(unreachable_pub, reason = "`pub` is for the rest of the crate")]
 mod layout;
 #[allow(unreachable_pub, reason = "`pub` is for the rest of the crate")]

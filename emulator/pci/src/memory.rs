@@ -16,6 +16,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mlx5emu::nic::memory;
 
@@ -127,7 +128,7 @@ struct Shared {
 #[derive(Debug)]
 pub struct GuestMemory {
     window: Range,
-    shared: BTreeMap<u64, Shared>,
+    shared: Mutex<BTreeMap<u64, Shared>>,
 }
 
 /// Pages of the guest at contiguous addresses, until it is dropped.
@@ -167,8 +168,12 @@ impl GuestMemory {
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             window: Range::reserve(WINDOW)?,
-            shared: BTreeMap::new(),
+            shared: Mutex::default(),
         })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Shared>> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the address of the window: that of the guest-physical address 0.
@@ -182,13 +187,14 @@ impl GuestMemory {
     /// # Errors
     /// `EINVAL` if the range is empty, not of whole pages, not below [`WINDOW`] or shared
     /// already; else the system's error.
-    pub fn share(&mut self, guest: u64, length: u64, file: File, offset: u64) -> io::Result<()> {
+    pub fn share(&self, guest: u64, length: u64, file: File, offset: u64) -> io::Result<()> {
         let whole = [guest, length, offset]
             .iter()
             .all(|it| it.is_multiple_of(PAGE));
+        let mut all = self.lock();
         let end = guest.checked_add(length).filter(|end| *end <= WINDOW);
         let free = end.is_some_and(|end| {
-            let before = self.shared.range(..end).next_back();
+            let before = all.range(..end).next_back();
             before.is_none_or(|(start, it)| start + it.length <= guest)
         });
         if !whole || !free {
@@ -200,7 +206,7 @@ impl GuestMemory {
             file,
             offset,
         };
-        self.shared.insert(guest, shared);
+        all.insert(guest, shared);
         Ok(())
     }
 
@@ -209,16 +215,16 @@ impl GuestMemory {
     ///
     /// # Errors
     /// Returns the system's error.
-    pub fn unshare(&mut self, guest: u64, length: u64) -> io::Result<()> {
+    pub fn unshare(&self, guest: u64, length: u64) -> io::Result<()> {
         let end = guest.saturating_add(length);
-        let gone: Vec<_> = self
-            .shared
+        let mut all = self.lock();
+        let gone: Vec<_> = all
             .range(guest..end)
             .map(|(start, it)| (*start, it.length))
             .collect();
         for (start, length) in gone {
             self.window.clear(start, length)?;
-            self.shared.remove(&start);
+            all.remove(&start);
         }
         Ok(())
     }
@@ -252,7 +258,8 @@ impl GuestMemory {
     /// Returns [`PagesError`].
     pub fn map_pages(&self, pages: &[u64], size: u64) -> Result<Pages, PagesError> {
         let runs = runs(pages, size).ok_or(PagesError::NotShared)?;
-        let pieces: Option<Vec<_>> = runs.iter().map(|run| self.pieces(*run)).collect();
+        let all = self.lock();
+        let pieces: Option<Vec<_>> = runs.iter().map(|run| pieces(&all, *run)).collect();
         let pieces = pieces.ok_or(PagesError::NotShared)?.concat();
         let length = runs.iter().map(|(_, length)| length).sum();
         if let [(guest, _)] = runs[..] {
@@ -274,21 +281,24 @@ impl GuestMemory {
             _range: Some(range),
         })
     }
+}
 
-    /// Returns the parts of files that a range is made of: the length, the file, and the
-    /// offset in it. `None` if part of the range is not shared.
-    fn pieces(&self, (mut guest, mut length): (u64, u64)) -> Option<Vec<(u64, &Shared, u64)>> {
-        let mut pieces = Vec::new();
-        while length > 0 {
-            let (start, shared) = self.shared.range(..=guest).next_back()?;
-            let inside = guest - start;
-            let piece = length.min(shared.length.checked_sub(inside).filter(|left| *left > 0)?);
-            pieces.push((piece, shared, shared.offset + inside));
-            guest += piece;
-            length -= piece;
-        }
-        Some(pieces)
+/// Returns the parts of files that a range is made of: the length, the file, and the
+/// offset in it. `None` if part of the range is not shared.
+fn pieces(
+    all: &BTreeMap<u64, Shared>,
+    (mut guest, mut length): (u64, u64),
+) -> Option<Vec<(u64, &Shared, u64)>> {
+    let mut pieces = Vec::new();
+    while length > 0 {
+        let (start, shared) = all.range(..=guest).next_back()?;
+        let inside = guest - start;
+        let piece = length.min(shared.length.checked_sub(inside).filter(|left| *left > 0)?);
+        pieces.push((piece, shared, shared.offset + inside));
+        guest += piece;
+        length -= piece;
     }
+    Some(pieces)
 }
 
 /// Returns the contiguous ranges of a list of pages, in its order. `None` if there is no page,
@@ -328,7 +338,7 @@ mod tests {
             file.write_all_at(&page.to_string().as_bytes()[..1], page * PAGE)
                 .unwrap();
         }
-        let mut memory = GuestMemory::new().unwrap();
+        let memory = GuestMemory::new().unwrap();
         memory
             .share(0x10_0000, 4 * PAGE, file.try_clone().unwrap(), 0)
             .unwrap();
@@ -362,7 +372,7 @@ mod tests {
         // Which installs the handlers of signals.
         let _emulator = emulator();
         let file = memory_file(2 * PAGE);
-        let mut memory = GuestMemory::new().unwrap();
+        let memory = GuestMemory::new().unwrap();
         let clone = || file.try_clone().unwrap();
         assert_eq!(word(&memory, 0x1000), None);
         memory.share(0x1000, 2 * PAGE, clone(), 0).unwrap();

@@ -29,6 +29,8 @@ bitflags::bitflags! {
         const TRANSLATION_OFFSET = 1 << 4;
         /// The key must be free.
         const CHECK_FREE = 1 << 5;
+        /// The key must not be free.
+        const CHECK_IN_USE = 1 << 6;
         /// The translation entries are in the WQE.
         const INLINE = 1 << 7;
         const _ = !0;
@@ -39,8 +41,12 @@ bitflags::bitflags! {
     pub struct MkeyMask: u64 {
         /// Length.
         const LENGTH = 1;
+        /// Size of a page.
+        const PAGE_SIZE = 1 << 1;
         /// Start address.
         const START = 1 << 6;
+        /// Protection domain.
+        const DOMAIN = 1 << 7;
         /// Variant, the low byte of the key.
         const KEY = 1 << 13;
         /// QP number.
@@ -114,6 +120,10 @@ pub struct Umr {
     pub free: bool,
     /// Access flags.
     pub access: MkeyAccess,
+    /// Protection domain, 24 bits.
+    pub pd: u32,
+    /// log2 of the size of a page in bytes.
+    pub log_page_size: u8,
     /// QP number, 24 bits; [`NO_QP`] for none.
     pub qpn: u32,
     /// Low byte of the key.
@@ -146,6 +156,8 @@ impl Umr {
             offset: u16::from_be_bytes([control[6], control[7]]),
             free: context[0] & FREE != 0,
             access: MkeyAccess::from_bits_retain(context[2]),
+            pd: be32(context, 12) & 0x00ff_ffff,
+            log_page_size: context[59] & 0x1f,
             qpn: owner >> 8,
             variant: owner as u8,
             start: be64(context, 16),
@@ -204,6 +216,8 @@ mod tests {
                 offset: 1,
                 free: false,
                 access: MkeyAccess::REMOTE_READ | MkeyAccess::REMOTE_WRITE | MkeyAccess::ATOMIC,
+                pd: 0,
+                log_page_size: 0,
                 qpn: 0x01_0203,
                 variant: 0x42,
                 start: 0x1122_3344_5566,

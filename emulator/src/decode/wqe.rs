@@ -326,6 +326,14 @@ pub struct DataSegments<'a> {
     position: usize,
 }
 
+impl<'a> DataSegments<'a> {
+    /// Returns the data segments of a WQE from a position on.
+    #[must_use]
+    pub fn at(wqe: &'a [u8], position: usize) -> Self {
+        Self { wqe, position }
+    }
+}
+
 impl Iterator for DataSegments<'_> {
     type Item = Result<Data, Malformed>;
 

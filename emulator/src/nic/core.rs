@@ -3,6 +3,7 @@
 use super::clock::Clock;
 use super::cq::Cq;
 use super::failures::FailingQp;
+use super::guest_keys::Translator;
 use super::incidents::Devices;
 use super::late::{LateEvents, LateKey};
 use super::mr::MkeyTable;
@@ -39,6 +40,8 @@ pub(super) struct Core {
     pub(super) contexts: Table<Context>,
     pub(super) pds: Table<Pd>,
     pub(super) mkeys: MkeyTable,
+    /// The translation of guests' keys, if there are any.
+    pub(super) translator: Option<Box<dyn Translator>>,
     pub(super) cqs: Table<Cq>,
     pub(super) srqs: Table<Srq>,
     pub(super) timers: Timers,
@@ -80,6 +83,7 @@ impl Core {
             contexts: Table::new(1, MAX_CONTEXT),
             pds: Table::new(1, limits.max_pd),
             mkeys: MkeyTable::new(limits.max_mr, limits.max_mw),
+            translator: None,
             cqs: Table::new(first, limits.max_cq),
             srqs: Table::new(first, limits.max_srq),
             timers: Timers::default(),

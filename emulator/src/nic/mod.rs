@@ -39,6 +39,7 @@ mod doorbell;
 mod failures;
 mod flush;
 mod grh;
+mod guest_keys;
 mod incidents;
 mod late;
 pub mod memory;
@@ -66,6 +67,7 @@ mod window;
 
 pub use adapter::Nic;
 pub use clock::ticks;
+pub use guest_keys::{Memory, Translator};
 pub use object_counts::ObjectCounts;
 pub(crate) use options::earlier;
 pub use options::{CompletionOutcome, FaultInjector, Identify, NicOptions, Progress, Resolver};

@@ -20,13 +20,13 @@ const FIRST_INDEX: u32 = 0x10;
 /// A memory region.
 #[derive(Debug)]
 pub(super) struct Region {
-    spec: MrSpec,
-    key: u32,
+    pub(super) spec: MrSpec,
+    pub(super) key: u32,
     /// Size in bytes of the pages that it pins.
     pinned: u64,
     /// Shows whether its pages are still at their addresses; `None` if they cannot leave
     /// them without being inaccessible.
-    registration: Option<Registration>,
+    pub(super) registration: Option<Registration>,
     /// Number of windows bound to it.
     pub(super) windows: u32,
 }
@@ -305,20 +305,7 @@ impl Nic {
         added
     }
 
-    /// Creates a key for memory that is not this process's own, but that of a guest: nothing
-    /// is pinned, and what is not mapped is found at the access. The guest chooses the low
-    /// byte of the key.
-    ///
-    /// # Errors
-    /// `EINVAL` for invalid access flags, an unknown protection domain, or a range that wraps
-    /// around; `ENOMEM` above the limits.
-    pub fn create_key(&mut self, spec: &MrSpec, variant: u8) -> Result<MrKeys> {
-        self.check_mr(spec)?;
-        self.core.check_memory()?;
-        self.add_region(spec, Some(variant), 0, None)
-    }
-
-    fn add_region(
+    pub(super) fn add_region(
         &mut self,
         spec: &MrSpec,
         variant: Option<u8>,
@@ -383,7 +370,7 @@ impl Nic {
     }
 
     /// Checks the attributes of a region.
-    fn check_mr(&self, spec: &MrSpec) -> Result<()> {
+    pub(super) fn check_mr(&self, spec: &MrSpec) -> Result<()> {
         let pd = self.core.pds.get(spec.pd.0);
         refuse_if(
             pd.is_none_or(|pd| pd.context != spec.context),

@@ -41,6 +41,8 @@ pub(super) struct Qp {
     pub(super) is_ready: bool,
     /// Whether `SqDrained` must be raised when the send queue has drained.
     pub(super) notify_drained: bool,
+    /// Whether its UMRs change keys of all domains.
+    pub(super) changes_any_key: bool,
 }
 
 impl Qp {
@@ -74,6 +76,7 @@ impl Qp {
         User {
             pd: self.spec.pd,
             qpn: self.qpn.0,
+            changes_any_key: self.changes_any_key,
         }
     }
 
@@ -171,6 +174,7 @@ impl Nic {
                 timer: Timer::default(),
                 is_ready: false,
                 notify_drained: false,
+                changes_any_key: false,
             })
         });
         let qpn = qpn.or_refuse(

@@ -28,6 +28,8 @@ use crate::spec::{Access, MwKeys, MwSpec, PdId, Result, WindowType};
 pub(super) struct User {
     pub(super) pd: PdId,
     pub(super) qpn: u32,
+    /// Whether it is the queue of a guest's driver, which changes keys of all domains.
+    pub(super) changes_any_key: bool,
 }
 
 /// A memory window.
@@ -285,7 +287,10 @@ impl MkeyTable {
 impl Core {
     /// Executes [`MkeyTable::change_key`], and writes an error to the trace. Returns
     /// whether it was permitted.
-    pub(super) fn change_key(&mut self, user: User, key: u32, umr: &Umr) -> bool {
+    pub(super) fn change_key(&mut self, user: User, key: u32, umr: &Umr, entries: &[u8]) -> bool {
+        if self.mkeys.is_guest_region(key >> 8) {
+            return self.change_guest_key(user, key, umr, entries);
+        }
         let done = self.mkeys.change_key(user, key, umr);
         if let Err(text) = done {
             self.note(|| format!("QP {:#x}, window {key:#010x}: {text}", user.qpn));

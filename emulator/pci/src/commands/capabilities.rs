@@ -98,9 +98,8 @@ fn general(function: &Function) -> [(Field, u32); 66] {
         (hca_cap::LOG_MAX_MSG, 30),
         (hca_cap::STAT_RATE_SUPPORT, 0),
         (hca_cap::CQE_VERSION, 1),
-        // Keys are created with their pages, and changed by commands.
-        (hca_cap::UMR_MODIFY_ENTITY_SIZE_DISABLED, 1),
-        (hca_cap::UMR_MODIFY_ATOMIC_DISABLED, 1),
+        (hca_cap::UMR_MODIFY_ENTITY_SIZE_DISABLED, 0),
+        (hca_cap::UMR_MODIFY_ATOMIC_DISABLED, 0),
         (hca_cap::UMR_INDIRECT_MKEY_DISABLED, 1),
         (hca_cap::WQ_SIGNATURE, 1),
         (hca_cap::SCTR_DATA_CQE, 1),

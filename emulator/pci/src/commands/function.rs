@@ -11,7 +11,8 @@ use mlx5emu::spec::{ContextId, PdId, UarPage};
 
 use super::{OBJECT, Outcome, Status, command_in};
 use crate::events::Events;
-use crate::memory::{GuestMemory, PAGE, Pages, PagesError};
+use crate::keys::{Changes, Keys, addresses};
+use crate::memory::{GuestMemory, PAGE, Pages};
 
 /// Size of BAR 0 in bytes.
 pub const BAR: u64 = 32 << 20;
@@ -43,7 +44,8 @@ pub struct Function {
     pub(super) emulator: &'static Emulator,
     /// Number of the device on the fabric.
     pub(super) device: u8,
-    pub memory: GuestMemory,
+    pub memory: Arc<GuestMemory>,
+    pub(super) keys: Arc<Keys>,
     pub(super) events: Arc<Events>,
     /// BAR 0, of which the client maps the doorbell pages.
     bar: File,
@@ -70,10 +72,18 @@ impl Function {
         bar: File,
         trace: Option<File>,
     ) -> std::io::Result<Self> {
+        let memory = Arc::new(GuestMemory::new()?);
+        let keys = Arc::new(Keys::default());
+        let changes = Changes {
+            keys: Arc::clone(&keys),
+            memory: Arc::clone(&memory),
+        };
+        emulator.nic().set_translator(Box::new(changes));
         Ok(Self {
             emulator,
             device,
-            memory: GuestMemory::new()?,
+            memory,
+            keys,
             events,
             bar,
             enabled: None,
@@ -108,6 +118,7 @@ impl Function {
         }
         // Only now, since the NIC used their pages.
         self.objects.clear();
+        self.keys.lock().clear();
         self.events.clear();
         self.own_domain = None;
         self.cqe_version = 0;
@@ -148,18 +159,9 @@ impl Function {
         if count == 0 || count > available {
             return Err(Status::BadParameter);
         }
-        let words = list.chunks_exact(8).take(count as usize);
-        let addresses: Vec<_> = words
-            .map(|word| u64::from_be_bytes(word.try_into().unwrap_or_default()) & !(PAGE - 1))
-            .collect();
+        let addresses: Vec<_> = addresses(list).take(count as usize).collect();
         let mapped = self.memory.map_pages(&addresses, size);
-        mapped.map_err(|error| match error {
-            PagesError::NotShared => Status::BadParameter,
-            PagesError::System(_) => {
-                eprintln!("mlx5-emu pci: {error}");
-                Status::NoResources
-            }
-        })
+        Ok(mapped?)
     }
 
     /// Returns the address of a doorbell record.

@@ -5,13 +5,16 @@ use mlx5emu::spec::{Access, MrSpec, MwSpec, PdId, WindowType};
 use super::function::{Kind, Object};
 use super::{CONTEXT, Function, OBJECT, Outcome, PAGES, Status};
 use crate::bits::{part, part_mut};
+use crate::keys::{Key, addresses};
 use crate::layout::{create_mkey_in, mkc, query_special_contexts_out};
-use crate::memory::{PAGE, WINDOW};
+use crate::memory::WINDOW;
 
 /// How a key translates addresses (`mkc.access_mode`).
 const PHYSICAL: u64 = 0;
 const PAGE_LIST: u64 = 1;
 const KEY_LIST: u64 = 2;
+/// The most pages of a key: 32 GiB of small ones.
+const MOST_PAGES: u64 = 8 << 20;
 /// The key that stands for no key, as on a ConnectX.
 const RESERVED_LKEY: u64 = 0x100;
 
@@ -22,48 +25,50 @@ pub(super) fn create(function: &mut Function, input: &[u8], output: &mut [u8]) -
     let mode = mkc::ACCESS_MODE_4_2.get(key) << 2 | mkc::ACCESS_MODE_1_0.get(key);
     let variant = mkc::MKEY_7_0.get(key) as u8;
     let start = mkc::START_ADDR.get(key);
-    if mkc::FREE.is_set(key) {
-        if mode != KEY_LIST {
-            return Err(Status::BadParameter);
-        }
-        let kind = if mkc::EN_RINVAL.is_set(key) {
+    let is_free = mkc::FREE.is_set(key);
+    if is_free && mode == KEY_LIST {
+        let is_two = mkc::EN_RINVAL.is_set(key);
+        let kind = if is_two {
             WindowType::Two
         } else {
             WindowType::One
         };
         let spec = MwSpec { context, pd, kind };
         let window = function.emulator.nic().create_window(&spec, variant)?;
-        return add(function, output, Kind::Window, window.handle, key, None);
+        return add(function, output, Kind::Window, window.handle, key);
     }
-    let (pages, address, length) = match mode {
-        PHYSICAL if mkc::LENGTH64.is_set(key) => (None, function.memory.window(), WINDOW),
+    let mut listed = None;
+    let (address, length) = match mode {
+        PHYSICAL if mkc::LENGTH64.is_set(key) => (function.memory.window(), WINDOW),
         PHYSICAL => {
             let length = mkc::LEN.get(key);
-            let address = function
-                .memory
-                .address(start, length)
-                .ok_or(Status::BadParameter)?;
-            (None, address, length)
+            let address = function.memory.address(start, length);
+            (address.ok_or(Status::BadParameter)?, length)
         }
         PAGE_LIST => {
-            let log_size = mkc::LOG_PAGE_SIZE.get32(key);
-            if !(12..=40).contains(&log_size) {
-                return Err(Status::BadParameter);
-            }
-            let (size, length) = (1 << log_size, mkc::LEN.get(key));
-            let offset = start & (size - 1);
-            let count = offset
-                .checked_add(length)
-                .ok_or(Status::BadParameter)?
-                .div_ceil(size);
             // Two addresses in an octword.
-            let listed = 2 * create_mkey_in::TRANSLATIONS_OCTWORD_ACTUAL_SIZE.get(input);
-            if count > listed {
+            let given = 2 * create_mkey_in::TRANSLATIONS_OCTWORD_ACTUAL_SIZE.get(input);
+            let room = 2 * mkc::TRANSLATIONS_OCTWORD_SIZE.get(key);
+            if given.max(room) > MOST_PAGES {
                 return Err(Status::BadParameter);
             }
-            let pages = function.pages(part(input, PAGES), count, size)?;
-            let address = pages.address(offset, length).ok_or(Status::BadParameter)?;
-            (Some(pages), address, length)
+            let mut pages = Key {
+                list: addresses(part(input, PAGES)).take(given as usize).collect(),
+                most: given.max(room) as usize,
+                log_size: mkc::LOG_PAGE_SIZE.get32(key),
+                start,
+                length: mkc::LEN.get(key),
+                ..Key::default()
+            };
+            let nowhere = (function.memory.window(), 0);
+            let place = match is_free {
+                true => nowhere,
+                false => pages
+                    .map(&function.memory)
+                    .map(|it| (it.start, it.length))?,
+            };
+            listed = Some(pages);
+            place
         }
         _ => return Err(Status::BadParameter),
     };
@@ -74,26 +79,30 @@ pub(super) fn create(function: &mut Function, input: &[u8], output: &mut [u8]) -
     access.set(Access::REMOTE_ATOMIC, mkc::A.is_set(key));
     let spec = MrSpec {
         context,
-        pd,
+        // The driver sets it with the rest, by a UMR.
+        pd: if is_free && pd.0 == 0 {
+            function.own_domain()?
+        } else {
+            pd
+        },
         start: address,
         length,
         hca_va: start,
         access,
     };
-    let region = function.emulator.nic().create_key(&spec, variant)?;
-    add(function, output, Kind::Key, region.handle, key, pages)
+    let region = function
+        .emulator
+        .nic()
+        .create_key(&spec, variant, is_free)?;
+    if let Some(pages) = listed {
+        function.keys.lock().insert(region.handle, pages);
+    }
+    add(function, output, Kind::Key, region.handle, key)
 }
 
-fn add(
-    function: &mut Function,
-    output: &mut [u8],
-    kind: Kind,
-    index: u32,
-    key: &[u8],
-    pages: Option<crate::memory::Pages>,
-) -> Outcome {
+fn add(function: &mut Function, output: &mut [u8], kind: Kind, index: u32, key: &[u8]) -> Outcome {
     let object = Object {
-        pages,
+        pages: None,
         handle: 0,
         context: key[..64].to_vec(),
     };
@@ -109,6 +118,7 @@ pub(super) fn destroy(function: &mut Function, input: &[u8], _: &mut [u8]) -> Ou
         function.remove(Kind::Window, index);
     } else {
         function.emulator.nic().dereg_mr(context, index)?;
+        function.keys.lock().remove(&index);
         function.remove(Kind::Key, index);
     }
     Ok(())
@@ -131,5 +141,3 @@ pub(super) fn special(function: &mut Function, _: &[u8], output: &mut [u8]) -> O
     query_special_contexts_out::RESD_LKEY.set(output, RESERVED_LKEY);
     Ok(())
 }
-
-const _: () = assert!(PAGE == 1 << 12);

@@ -17,6 +17,7 @@ mod registers;
 
 use crate::bits::Field;
 use crate::layout::command_in;
+use crate::memory::PagesError;
 
 pub use function::{BAR, FIRST_UAR, Function};
 
@@ -52,6 +53,18 @@ impl From<mlx5emu::spec::Errno> for Status {
             libc::ENOMEM => Self::Limit,
             libc::EIO | libc::ENODEV => Self::BadSystemState,
             _ => Self::BadParameter,
+        }
+    }
+}
+
+impl From<PagesError> for Status {
+    fn from(error: PagesError) -> Self {
+        match error {
+            PagesError::NotShared => Self::BadParameter,
+            PagesError::System(_) => {
+                eprintln!("mlx5-emu pci: {error}");
+                Self::NoResources
+            }
         }
     }
 }

@@ -165,6 +165,12 @@ pub(super) fn destroy(function: &mut Function, input: &[u8], _: &mut [u8]) -> Ou
 }
 
 pub(super) fn to_init(function: &mut Function, input: &[u8], _: &mut [u8]) -> Outcome {
+    if kind(function, input)? == service::REG_UMR {
+        // Only now the driver says in whose keys the data of its changes is.
+        let qp = Qpn(OBJECT.get32(input));
+        let pd = PdId(qpc::PD.get32(part(input, QP_CONTEXT)));
+        function.emulator.nic().change_keys_by(qp, pd)?;
+    }
     let rights = if is_datagram(function, input)? {
         attribute::QKEY
     } else {

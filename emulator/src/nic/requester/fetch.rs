@@ -6,9 +6,13 @@ use super::super::scatter_gather::{self, Sge};
 use super::super::{memory, psn};
 use super::Request;
 use crate::decode::cqe::Syndrome;
-use crate::decode::wqe::{self, Body, Control, Data, Fence, Opcode, SEGMENT, WQEBB};
+use crate::decode::umr::{CONTEXT, CONTROL, UmrFlags};
+use crate::decode::wqe::{self, Body, Control, Data, DataSegments, Fence, Opcode, SEGMENT, WQEBB};
 use crate::limits::MAX_MSG;
 use crate::spec::{Access, Service};
+
+/// Length in bytes of a UMR WQE without translation entries.
+const UMR_LENGTH: usize = SEGMENT + CONTROL + CONTEXT;
 
 /// Size of the operand of an atomic in bytes.
 const ATOMIC: u32 = 8;
@@ -30,6 +34,7 @@ impl Qp {
             remote: wqe::RemoteAddress::default(),
             datagram: None,
             umr: None,
+            entries: Vec::new(),
             atomic: None,
             sges: self.sq.free_lists.pop().unwrap_or_default(),
             length: 0,
@@ -138,6 +143,7 @@ impl Qp {
             request.datagram = Some(self.read_address(core, request.counter, address)?);
         }
         self.read_list(core, request, &body)?;
+        self.read_entries(core, request)?;
         self.check_limits(core, request)?;
         let changes_key = request.umr.is_some();
         let length = scatter_gather::total(&request.sges);
@@ -160,6 +166,40 @@ impl Qp {
         allowed.map_err(|_| Syndrome::LocalProtection)?;
         self.sq.changes_key = changes_key;
         Ok(())
+    }
+
+    /// Reads the translation entries of a change of a guest's key: those in the WQE, or those
+    /// to which its data segment points.
+    fn read_entries(&self, core: &mut Core, request: &mut Request) -> Result<(), Syndrome> {
+        let key = u32::from_be_bytes(request.immediate);
+        let Some(umr) = &request.umr else {
+            return Ok(());
+        };
+        if umr.octowords == 0 || !core.mkeys.is_guest_region(key >> 8) {
+            return Ok(());
+        }
+        let length = usize::from(umr.octowords) * SEGMENT;
+        if umr.flags.contains(UmrFlags::INLINE) {
+            let behind = self.sq.bytes.get(UMR_LENGTH..).unwrap_or_default();
+            request.entries.extend(behind.iter().take(length));
+            return Ok(());
+        }
+        let Some(Ok(Data::Pointer {
+            length: room,
+            key,
+            address,
+        })) = DataSegments::at(&self.sq.bytes, UMR_LENGTH).next()
+        else {
+            return Err(Syndrome::LocalQpOperation);
+        };
+        let sges = [Sge {
+            address,
+            length: room,
+            key: Some(key),
+        }];
+        let length = room.min(length as u32);
+        let gathered = core.gather(&sges, self.spec.pd, 0, length, &mut request.entries);
+        gathered.map_err(|_| Syndrome::LocalProtection)
     }
 
     fn read_list(

@@ -71,6 +71,8 @@ pub(super) struct Request {
     datagram: Option<Datagram>,
     /// The change of the memory key in `immediate`; taken when executed.
     umr: Option<Umr>,
+    /// The translation entries of the change, for keys of guests.
+    entries: Vec<u8>,
     /// Operands of an atomic.
     atomic: Option<Atomic>,
     sges: Vec<Sge>,

@@ -246,7 +246,7 @@ impl Qp {
         let request = &mut self.sq.requests[at];
         let key = u32::from_be_bytes(request.immediate);
         match request.umr.take() {
-            Some(umr) if !core.change_key(user, key, &umr) => {
+            Some(umr) if !core.change_key(user, key, &umr, &request.entries) => {
                 request.failure = Some(Syndrome::WindowBind);
                 false
             }
