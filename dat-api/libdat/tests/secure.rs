@@ -1,6 +1,7 @@
 //! A program that runs with more rights than its caller (setuid, file
 //! capabilities) uses nothing from the caller's environment: no dat.conf, no
-//! library, no output destination.
+//! library, no output destination. Of `/etc/dat.conf` it loads nothing from the
+//! folder that the caller runs it in.
 //!
 //! Needs root, to create such programs, and a file system that honours them.
 
@@ -39,13 +40,16 @@ impl Folder {
             folder.set_mode(name, 0o755);
         }
         folder.build();
-        let conf = format!(
-            "{NAME} u1.2 nonthreadsafe default {} own.1.2 \"\" \"\"\n",
-            folder.at("callers.so").display()
-        );
-        fs::write(folder.at("callers.conf"), conf).expect("a file can be written");
-        folder.set_mode("callers.conf", 0o644);
+        folder.write_conf("callers.conf", &folder.at("callers.so"));
         folder
+    }
+
+    /// Writes a dat.conf whose only entry is in this library.
+    fn write_conf(&self, name: &str, library: &Path) {
+        let library = library.display();
+        let conf = format!("{NAME} u1.2 nonthreadsafe default {library} own.1.2 \"\" \"\"\n");
+        fs::write(self.at(name), conf).expect("a file can be written");
+        self.set_mode(name, 0o644);
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -107,6 +111,31 @@ impl Folder {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{}: {stderr}", output.status);
         String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// As [`Self::printed`], without that environment, but with an `/etc/dat.conf` whose entry
+    /// is in this library. Returns the reason if this system cannot show the program another
+    /// `/etc`.
+    fn printed_with_etc(&self, library: &Path) -> Result<String, String> {
+        fs::create_dir_all(self.at("etc")).expect("a folder can be made");
+        self.set_mode("etc", 0o755);
+        self.write_conf("etc/dat.conf", library);
+        let with = |script: &str| {
+            let mut command = Command::new("unshare");
+            command.args(["--mount", "sh", "-c"]);
+            command.arg(format!("mount --bind etc /etc && {script}"));
+            command.args(["sh", NAME]).current_dir(&self.0);
+            command.output().map_err(|error| error.to_string())
+        };
+        let tried = with("exec true")?;
+        if !tried.status.success() {
+            return Err(String::from_utf8_lossy(&tried.stderr).into_owned());
+        }
+        let caller = format!("setpriv --reuid={CALLER} --regid={CALLER} --clear-groups");
+        let output = with(&format!("exec {caller} ./program \"$1\""))?;
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {stderr}", output.status);
+        Ok(String::from_utf8(output.stdout).expect("text"))
     }
 
     /// Checks that the program uses nothing from its environment. Skipped if it
@@ -185,5 +214,32 @@ fn a_program_with_file_capabilities_takes_nothing_from_its_environment() {
             String::from_utf8_lossy(&output.stderr).trim()
         ),
         Err(error) => eprintln!("SKIPPED: setcap (libcap2-bin): {error}"),
+    }
+}
+
+#[test]
+fn a_setuid_program_loads_no_library_by_a_relative_path() {
+    if !is_root() {
+        return;
+    }
+    let folder = Folder::new("relative");
+    let relative = Path::new("./callers.so");
+    // The same program without the setuid bit loads it.
+    let loaded = match folder.printed_with_etc(relative) {
+        Ok(printed) => printed,
+        Err(reason) => return eprintln!("SKIPPED: {reason}"),
+    };
+    assert!(loaded.contains("secure 0\n"), "{loaded}");
+    assert!(loaded.contains("loaded\n"), "{loaded}");
+    folder.set_mode("program", 0o4755);
+    if is_without_new_rights(&folder.0) {
+        return eprintln!("SKIPPED: no program gets rights here (nosuid or no_new_privs)");
+    }
+    for (library, is_loaded) in [(relative, false), (&folder.at("callers.so"), true)] {
+        let printed = folder.printed_with_etc(library).expect("as before");
+        assert!(printed.contains("secure 1\n"), "{printed}");
+        // The entry was read.
+        assert!(printed.contains(&format!("name {NAME}\n")), "{printed}");
+        assert_eq!(printed.contains("loaded\n"), is_loaded, "{printed}");
     }
 }
