@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use mlx5emu::config::{Config, Wake};
 use mlx5emu::emulator::{Emulator, StartError};
+use mlx5emu::limits::MAX_DEVICES;
 use vfio_bindings::bindings::vfio::{
     VFIO_IRQ_INFO_EVENTFD, VFIO_IRQ_INFO_NORESIZE, VFIO_PCI_CONFIG_REGION_INDEX,
     VFIO_PCI_MSIX_IRQ_INDEX, VFIO_PCI_NUM_IRQS, VFIO_PCI_NUM_REGIONS, VFIO_REGION_INFO_FLAG_MMAP,
@@ -76,7 +77,8 @@ pub fn listen(
     clear(socket)?;
     // Doorbells are stored by another process, which no signal reports.
     config.wake = Wake::Nap;
-    config.devices = config.devices.max(index + 1);
+    // So that the device finds all others of the fabric by their LIDs.
+    config.devices = MAX_DEVICES;
     let events = Arc::new(Events::default());
     let sink = Box::new(Sink::new(Arc::clone(&events), config.explain));
     let emulator = Emulator::start(config, sink)?;
