@@ -56,10 +56,11 @@ unpack_qemu() {
 # what is tested.
 no_device() { printf 'perf-scripts/vm: %s\n' "$@" >&2; exit 126; }
 
-# build_server: builds the programs that serve the device, and prints the path of mlx5-emu.
+# build_server: builds the programs that serve the device, and prints the path of mlx5-emu. With
+# --workspace, because -p may build with other features than the tests.
 build_server() {
     cd "$vm_lib/../../.." || exit
-    { need_rust && cargo build --locked --quiet -p mlx5-emulator -p mlx5-pci; } >&2 ||
+    { need_rust && cargo build --workspace --locked --quiet --bin mlx5-emu --bin mlx5-emu-pci; } >&2 ||
         no_device "the program that serves the emulated ConnectX cannot be built"
     realpath "$TARGET/debug/mlx5-emu"
 }
