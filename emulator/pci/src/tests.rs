@@ -12,6 +12,8 @@ use crate::layout::{ads, command_in, cqc, create_eq_in, create_mkey_in, eqc, mkc
 use crate::memory::PAGE;
 use crate::testing::{Guest, MEMORY, QUEUE, command};
 
+mod hostile;
+
 /// The number of an object in commands and results.
 const OBJECT: Field = Field::new(72, 24);
 const EVENT_QUEUE: Field = Field::new(88, 8);
@@ -474,7 +476,13 @@ fn any_command_gets_a_status_and_reaches_only_the_guest_s_memory() {
         .filter(|opcode| crate::commands::find(*opcode).is_some())
         .collect();
     let mut statuses = std::collections::BTreeMap::new();
-    for _ in 0..20_000 {
+    for round in 0..20_000 {
+        if round % 100 == 99 {
+            // Commands have destroyed the objects by now.
+            drop(driver);
+            driver = Driver::new();
+            driver.connect();
+        }
         let length = 16 + next(600) as usize;
         let mut input: Vec<u8> = (0..length).map(|_| next(256) as u8).collect();
         // Mostly zeros, so that some commands are valid.
@@ -487,7 +495,7 @@ fn any_command_gets_a_status_and_reaches_only_the_guest_s_memory() {
             let object = [driver.qp, driver.cq, 1, u64::from(driver.key >> 8)][next(4) as usize];
             OBJECT.set(&mut input, object);
         }
-        let room = next(600) as usize;
+        let room = 16 + next(600) as usize;
         driver.guest.put(&input, room);
         driver.guest.set_register(0x18, 1);
         let entry = driver.guest.read(QUEUE, 64);

@@ -293,16 +293,15 @@ fn modify(
         // It has no peer, and the driver sets no path.
         attributes.path.port = 1;
     }
-    function
+    // The NIC is locked until the end of the statement.
+    let modified = function
         .emulator
         .nic_after_packets()
-        .modify_qp(qp, &attributes)
-        .map_err(|errno| match Status::from(errno) {
-            Status::BadParameter if is_wrong_state(function, qp, attributes.mask) => {
-                Status::BadQpState
-            }
-            status => status,
-        })
+        .modify_qp(qp, &attributes);
+    modified.map_err(|errno| match Status::from(errno) {
+        Status::BadParameter if is_wrong_state(function, qp, attributes.mask) => Status::BadQpState,
+        status => status,
+    })
 }
 
 /// Returns whether a queue pair is in a state from which a command cannot lead anywhere.
