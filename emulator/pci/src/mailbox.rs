@@ -47,7 +47,7 @@ pub fn read(memory: &GuestMemory, queue: u64, slot: u32) -> Option<Result<Reques
     let (length, output_length) = (word(0x04) as usize, word(0x38) as usize);
     let request = if !(INLINE..=LONGEST).contains(&length) {
         Err(Delivery::InputLength)
-    } else if output_length > LONGEST {
+    } else if !(INLINE..=LONGEST).contains(&output_length) {
         Err(Delivery::OutputLength)
     } else {
         let mut input = bytes[16..32].to_vec();

@@ -454,7 +454,12 @@ fn commands_that_cannot_be_delivered_say_so() {
     assert_eq!(deliver(0x04, &8_u32.to_be_bytes()), 0x7);
     assert_eq!(deliver(0x04, &u32::MAX.to_be_bytes()), 0x7);
     assert_eq!(deliver(0x38, &u32::MAX.to_be_bytes()), 0x8);
+    assert_eq!(deliver(0x38, &15_u32.to_be_bytes()), 0x8);
     assert_eq!(deliver(0x3f, &[1]), 0);
+    // A command that does not exist, without room for its status.
+    guest.put(&command(0xfff, &[], &[]), 0);
+    guest.set_register(0x18, 1);
+    assert_eq!(guest.read(QUEUE + 0x3f, 1)[0] >> 1, 0x8);
     // A queue that is nowhere.
     guest.set_register(0x14, 0xffff_f000);
     guest.set_register(0x18, u32::MAX);
