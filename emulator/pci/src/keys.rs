@@ -38,9 +38,10 @@ impl Key {
             .then(|| 1_u64 << self.log_size);
         let size = known.ok_or(PagesError::NotShared)?;
         let offset = self.start & (size - 1);
-        let end = offset
-            .checked_add(self.length)
-            .ok_or(PagesError::NotShared)?;
+        // Users' addresses do not wrap around, so neither do those from the first page on.
+        let ends = self.start.checked_add(self.length).is_some();
+        let end = ends.then(|| offset + self.length);
+        let end = end.ok_or(PagesError::NotShared)?;
         let count = usize::try_from(end.div_ceil(size)).unwrap_or(usize::MAX);
         let list = self.list.get(..count).ok_or(PagesError::NotShared)?;
         let pages = memory.map_pages(list, size)?;

@@ -135,9 +135,13 @@ impl Core {
         let Some(mut translator) = self.translator.take() else {
             return false;
         };
-        let done = self
-            .mkeys
-            .change_guest_key(user, key, umr, entries, &mut *translator);
+        let moves = umr.mask.contains(MkeyMask::DOMAIN) && user.changes_any_key;
+        let done = if moves && self.pds.get(umr.pd).is_none() {
+            Err("the new protection domain does not exist")
+        } else {
+            self.mkeys
+                .change_guest_key(user, key, umr, entries, &mut *translator)
+        };
         self.translator = Some(translator);
         match done {
             Ok(before) => self.move_user(key >> 8, before),

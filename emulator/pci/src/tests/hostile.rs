@@ -14,3 +14,43 @@ fn a_change_of_state_that_does_not_exist_is_refused() {
     assert_eq!(status(0x507), 0);
     assert_eq!(status(0x503), 0x10);
 }
+
+#[test]
+fn a_key_gets_neither_an_unknown_domain_nor_addresses_that_wrap_around() {
+    const INLINE: u8 = 1 << 7;
+    // Length, size of a page, start, domain, free.
+    const MASK: u64 = 1 | 1 << 1 | 1 << 6 | 1 << 7 | 1 << 29;
+    for (is_valid, domain, start) in [
+        (true, 0, REGION),
+        (false, 0x00ab_cdef, REGION),
+        (false, 0, u64::MAX - PAGE + 1),
+    ] {
+        let mut driver = Driver::new();
+        let changer = driver.create_changer();
+        let free = [
+            (mkc::FREE.at(16), 1),
+            (mkc::ACCESS_MODE_1_0.at(16), 1),
+            (mkc::TRANSLATIONS_OCTWORD_SIZE.at(16), 2),
+        ];
+        let index = OBJECT.get(&driver.guest.succeed(0x200, &free, &[]));
+        let list: Vec<u8> = DATA.iter().flat_map(|page| page.to_be_bytes()).collect();
+        let given = Change {
+            number: 0,
+            key: (index << 8) as u32,
+            flags: INLINE,
+            mask: MASK,
+            octowords: 2,
+            context: &[
+                (mkc::LEN, REGION_LENGTH),
+                (mkc::LOG_PAGE_SIZE, 12),
+                (mkc::START_ADDR, start),
+                (mkc::PD, if domain == 0 { driver.pd } else { domain }),
+            ],
+            behind: &list,
+            completion: 0,
+        };
+        let opcode = if is_valid { 0 } else { 13 };
+        assert_eq!(driver.change(changer, &given), opcode, "{start:#x}");
+        driver.guest.succeed(0x202, &[(OBJECT, index)], &[]);
+    }
+}
