@@ -217,7 +217,8 @@ impl ServerBackend for Device {
         }
         let trigger = flags & VFIO_IRQ_SET_ACTION_TRIGGER != 0;
         if trigger && flags & VFIO_IRQ_SET_DATA_EVENTFD != 0 {
-            self.events.listen(start as usize, fds);
+            let end = start.saturating_add(count);
+            self.events.listen(start..end, fds);
         } else if trigger && count == 0 {
             self.events.listen_to_none();
         }

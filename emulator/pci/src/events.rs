@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mlx5emu::nic::memory;
@@ -104,8 +105,8 @@ impl State {
         if let Some(queue) = self.queues.get_mut(&queue) {
             queue.write(kind, subtype, data);
             if let Some(mut interrupt) = self.interrupts.get(&queue.vector) {
-                // An eventfd takes 8 bytes at once. If the client is gone, none is needed.
-                let _gone = interrupt.write(&1_u64.to_ne_bytes());
+                // An eventfd takes 8 bytes at once. One that is full has interrupts already.
+                let _full = interrupt.write(&1_u64.to_ne_bytes());
             }
         }
     }
@@ -178,13 +179,17 @@ impl Events {
         self.lock().numbers.remove(&handle);
     }
 
-    /// Sets where interrupts from number `first` are reported.
-    pub fn listen(&self, first: usize, descriptors: Vec<File>) {
+    /// Sets where the interrupts with these numbers are reported. Those that are left without
+    /// a descriptor are reported no more.
+    pub fn listen(&self, numbers: std::ops::Range<u32>, descriptors: Vec<File>) {
+        let mut descriptors = descriptors.into_iter();
         let mut state = self.lock();
-        for (at, descriptor) in descriptors.into_iter().enumerate().take(INTERRUPTS) {
-            state
-                .interrupts
-                .insert(first.saturating_add(at), descriptor);
+        for number in numbers.start..numbers.end.min(INTERRUPTS as u32) {
+            // A descriptor that stays blocking could stop the NIC.
+            match descriptors.next().filter(set_non_blocking) {
+                Some(descriptor) => state.interrupts.insert(number as usize, descriptor),
+                None => state.interrupts.remove(&(number as usize)),
+            };
         }
     }
 
@@ -204,6 +209,16 @@ impl Events {
     pub fn commands_done(&self, queue: u8, slots: u32) {
         self.lock()
             .raise(queue, event::COMMAND, 0, &slots.to_be_bytes());
+    }
+}
+
+/// Makes writes to a descriptor fail where they would wait. Returns whether they do.
+fn set_non_blocking(descriptor: &File) -> bool {
+    let fd = descriptor.as_raw_fd();
+    // SAFETY: these change flags of a descriptor that is open; no memory is accessed.
+    unsafe {
+        let flags = libc::fcntl(fd, libc::F_GETFL);
+        flags >= 0 && libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) == 0
     }
 }
 

@@ -1,5 +1,7 @@
 //! Values that no driver or client should give, and numbers that drivers read.
 
+use std::io::Write;
+
 use super::*;
 
 #[test]
@@ -52,5 +54,22 @@ fn a_key_gets_neither_an_unknown_domain_nor_addresses_that_wrap_around() {
         let opcode = if is_valid { 0 } else { 13 };
         assert_eq!(driver.change(changer, &given), opcode, "{start:#x}");
         driver.guest.succeed(0x202, &[(OBJECT, index)], &[]);
+    }
+}
+
+#[test]
+fn interrupts_neither_wait_for_room_nor_outlive_their_descriptors() {
+    const EVENTFD: u32 = 1 << 2 | 1 << 5;
+    let mut driver = Driver::new();
+    // SAFETY: a new descriptor that nothing else owns.
+    let mut full = unsafe { File::from_raw_fd(libc::eventfd(0, 0)) };
+    full.write_all(&(u64::MAX - 1).to_ne_bytes()).unwrap();
+    let own = driver.interrupt.try_clone().unwrap();
+    driver.interrupts();
+    for (descriptors, counted) in [(vec![full], 0), (vec![own], 1), (vec![], 0)] {
+        let device = &mut driver.guest.device;
+        device.set_irqs(2, EVENTFD, 3, 1, descriptors).unwrap();
+        driver.guest.succeed(0x104, &[], &[]);
+        assert_eq!(driver.interrupts(), counted);
     }
 }
