@@ -50,7 +50,7 @@ mod event {
 /// Changes of a port (`enum mlx5_port_change_subtype`).
 const PORT_DOWN: u8 = 1;
 const PORT_ACTIVE: u8 = 4;
-const PORT_GUID: u8 = 6;
+const PORT_GUID: u8 = 8;
 
 /// An event queue.
 #[derive(Debug)]

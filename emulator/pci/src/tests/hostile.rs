@@ -2,7 +2,11 @@
 
 use std::io::Write;
 
+use mlx5emu::spec::{AsyncEvent, AsyncObject, ContextId, EventSink};
+
 use super::*;
+use crate::events::Sink;
+use crate::testing::emulator;
 
 #[test]
 fn a_change_of_state_that_does_not_exist_is_refused() {
@@ -71,5 +75,28 @@ fn interrupts_neither_wait_for_room_nor_outlive_their_descriptors() {
         device.set_irqs(2, EVENTFD, 3, 1, descriptors).unwrap();
         driver.guest.succeed(0x104, &[], &[]);
         assert_eq!(driver.interrupts(), counted);
+    }
+}
+
+#[test]
+fn changes_of_the_port_have_the_numbers_that_the_driver_knows() {
+    let mut driver = Driver::new();
+    let fields = [
+        (eqc::LOG_EQ_SIZE.at(16), 6),
+        (create_eq_in::EVENT_BITMASK, 1 << 0x09),
+    ];
+    driver.guest.succeed(0x301, &fields, &[CHANGES_PAGE]);
+    let sink = Sink::new(emulator().1, false);
+    for (at, (event, number)) in [
+        (AsyncEvent::PortErr, 1),
+        (AsyncEvent::PortActive, 4),
+        (AsyncEvent::GidChange, 8),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        sink.asynchronous(ContextId(0), event, AsyncObject::Port(1));
+        let entry = driver.guest.read(CHANGES_PAGE + 64 * at as u64, 64);
+        assert_eq!((entry[1], entry[3], entry[40]), (0x09, number, 0x10));
     }
 }
