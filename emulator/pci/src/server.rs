@@ -137,14 +137,21 @@ fn clear(socket: &Path) -> Result<(), ServeError> {
 
 /// Returns the memory of BAR 0, of which only doorbell pages are used.
 fn bar() -> io::Result<File> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: a name that ends with 0.
-    let fd = unsafe { libc::memfd_create(c"mlx5-bar0".as_ptr(), libc::MFD_CLOEXEC) };
+    let fd = unsafe { libc::memfd_create(c"mlx5-bar0".as_ptr(), flags) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: a new descriptor that nothing else owns.
     let file = unsafe { File::from_raw_fd(fd) };
     file.set_len(BAR)?;
+    // The client gets the descriptor too. The NIC's polls of a shorter file would raise SIGBUS.
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
+    // SAFETY: this changes a property of the file; no memory is accessed.
+    if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, seals) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
     Ok(file)
 }
 
@@ -196,4 +203,16 @@ fn regions(bar: File) -> Vec<ServerRegion> {
     let config = VFIO_PCI_CONFIG_REGION_INDEX;
     regions[config as usize] = region(config, access, config_space::SIZE as u64);
     regions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_cannot_take_the_doorbell_pages_from_the_nic() {
+        let bar = bar().unwrap();
+        assert!(bar.set_len(PAGE).is_err());
+        assert_eq!(bar.metadata().unwrap().len(), BAR);
+    }
 }
