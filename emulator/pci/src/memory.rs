@@ -14,6 +14,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::iter;
 use std::os::fd::AsRawFd;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -259,19 +260,22 @@ impl GuestMemory {
     pub fn map_pages(&self, pages: &[u64], size: u64) -> Result<Pages, PagesError> {
         let runs = runs(pages, size).ok_or(PagesError::NotShared)?;
         let all = self.lock();
-        let pieces: Option<Vec<_>> = runs.iter().map(|run| pieces(&all, *run)).collect();
-        let pieces = pieces.ok_or(PagesError::NotShared)?.concat();
         let length = runs.iter().map(|(_, length)| length).sum();
         if let [(guest, _)] = runs[..] {
-            return Ok(Pages {
+            let is_shared = pieces(&all, runs[0]).all(|piece| piece.is_some());
+            let pages = Pages {
                 address: self.window.start + guest,
                 length,
                 _range: None,
-            });
+            };
+            return is_shared.then_some(pages).ok_or(PagesError::NotShared);
         }
         let range = Range::reserve(length)?;
         let mut at = 0;
-        for (length, shared, from) in pieces {
+        // One at a time: a list of large pages can have any number of pieces, and the system
+        // refuses the first that is too many.
+        for piece in runs.iter().flat_map(|run| pieces(&all, *run)) {
+            let (length, shared, from) = piece.ok_or(PagesError::NotShared)?;
             range.map(at, length, &shared.file, from)?;
             at += length;
         }
@@ -284,21 +288,26 @@ impl GuestMemory {
 }
 
 /// Returns the parts of files that a range is made of: the length, the file, and the
-/// offset in it. `None` if part of the range is not shared.
+/// offset in it. The last one is `None` if the rest of the range is not shared.
 fn pieces(
     all: &BTreeMap<u64, Shared>,
     (mut guest, mut length): (u64, u64),
-) -> Option<Vec<(u64, &Shared, u64)>> {
-    let mut pieces = Vec::new();
-    while length > 0 {
-        let (start, shared) = all.range(..=guest).next_back()?;
-        let inside = guest - start;
-        let piece = length.min(shared.length.checked_sub(inside).filter(|left| *left > 0)?);
-        pieces.push((piece, shared, shared.offset + inside));
-        guest += piece;
-        length -= piece;
-    }
-    Some(pieces)
+) -> impl Iterator<Item = Option<(u64, &Shared, u64)>> {
+    iter::from_fn(move || {
+        if length == 0 {
+            return None;
+        }
+        let at = all.range(..=guest).next_back();
+        let piece = at.and_then(|(start, shared)| {
+            let inside = guest - start;
+            let left = shared.length.checked_sub(inside).filter(|left| *left > 0)?;
+            Some((length.min(left), shared, shared.offset + inside))
+        });
+        let taken = piece.map_or(length, |(taken, ..)| taken);
+        guest += taken;
+        length -= taken;
+        Some(piece)
+    })
 }
 
 /// Returns the contiguous ranges of a list of pages, in its order. `None` if there is no page,
