@@ -200,6 +200,7 @@ end_sides() {
         booting | running) kill "${side_pid[$side]}" 2>/dev/null || true ;;
         esac
     done
+    end_servers
     wait
 }
 

@@ -187,6 +187,7 @@ run_vm() {
     done
     # A signal ends this `wait`, not the VM: `timeout` passes it on.
     while kill -0 $pid 2>/dev/null; do code=0; wait $pid || code=$?; done
+    end_servers # after a signal, bash would wait for these, too
     wait
     [ -z "$ended" ] || exit "$ended"
     status=$(sed -n 's/^exit //p' "$dir/status")
