@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -73,8 +74,16 @@ impl Device {
     pub fn disconnect(&mut self) {
         self.reset_all();
         self.events.listen_to_none();
-        // All of it, so nothing remains if one part fails.
         let _unmapped = self.function.memory.unshare(0, u64::MAX);
+        self.clear_bar();
+    }
+
+    /// Clears the doorbell pages: what a client stored last is no doorbell of the next one.
+    fn clear_bar(&self) {
+        let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        let length = i64::try_from(BAR).unwrap_or(0);
+        // SAFETY: takes pages out of a file in memory; who maps it finds zeros there.
+        unsafe { libc::fallocate(self.bar.as_raw_fd(), how, 0, length) };
     }
 
     /// Returns a register of the initialisation segment.

@@ -11,6 +11,11 @@ use crate::memory::{GuestMemory, PAGE, Pages, PagesError};
 /// Binary logarithms of the sizes of pages that keys can have.
 const LOG_SIZES: std::ops::RangeInclusive<u32> = 12..=40;
 
+/// The most pages in the lists of all keys together, 256 MiB of addresses, and of one key that
+/// is not counted.
+const MOST_LISTED: usize = 32 << 20;
+const SMALL: usize = 64;
+
 /// A key with a list of pages.
 #[derive(Debug, Default)]
 pub struct Key {
@@ -118,6 +123,18 @@ impl Keys {
     pub fn lock(&self) -> MutexGuard<'_, HashMap<u32, Key>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Returns whether the lists of all keys may have `pages` more.
+    #[must_use]
+    pub fn have_room(&self, pages: usize) -> bool {
+        let listed = || {
+            self.lock()
+                .values()
+                .map(|key| key.list.len())
+                .sum::<usize>()
+        };
+        pages <= SMALL || listed().saturating_add(pages) <= MOST_LISTED
+    }
 }
 
 /// Changes keys for the NIC.
@@ -133,6 +150,11 @@ impl Translator for Changes {
         umr: &Umr,
         entries: &[u8],
     ) -> Result<Option<Memory>, &'static str> {
+        // As long as a list can become.
+        let reach = 2 * usize::from(umr.offset) + entries.len() / 8;
+        if !self.keys.have_room(reach) {
+            return Err("the lists of all keys have as many pages as this device keeps");
+        }
         match self.keys.lock().get_mut(&index) {
             Some(key) => key.change(&self.memory, umr, entries),
             None if entries.is_empty() => Ok(None),

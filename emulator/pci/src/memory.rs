@@ -223,11 +223,15 @@ impl GuestMemory {
             .range(guest..end)
             .map(|(start, it)| (*start, it.length))
             .collect();
+        let mut cleared = Ok(());
         for (start, length) in gone {
-            self.window.clear(start, length)?;
-            all.remove(&start);
+            // Each of them, whether or not another fails.
+            match self.window.clear(start, length) {
+                Ok(()) => drop(all.remove(&start)),
+                Err(error) => cleared = Err(error),
+            }
         }
-        Ok(())
+        cleared
     }
 
     /// Returns the address of `length` bytes at a guest-physical address. It need not be

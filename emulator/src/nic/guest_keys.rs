@@ -135,6 +135,8 @@ impl Core {
         let Some(mut translator) = self.translator.take() else {
             return false;
         };
+        // The key's memory may be elsewhere afterwards.
+        self.place_rest();
         let moves = umr.mask.contains(MkeyMask::DOMAIN) && user.changes_any_key;
         let done = if moves && self.pds.get(umr.pd).is_none() {
             Err("the new protection domain does not exist")

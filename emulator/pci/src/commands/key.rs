@@ -52,6 +52,9 @@ pub(super) fn create(function: &mut Function, input: &[u8], output: &mut [u8]) -
             if given.max(room) > MOST_PAGES {
                 return Err(Status::BadParameter);
             }
+            if !function.keys.have_room(given as usize) {
+                return Err(Status::Limit);
+            }
             let mut pages = Key {
                 list: addresses(part(input, PAGES)).take(given as usize).collect(),
                 most: given.max(room) as usize,

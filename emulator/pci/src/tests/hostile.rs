@@ -9,6 +9,17 @@ use crate::events::Sink;
 use crate::testing::emulator;
 
 #[test]
+fn a_client_leaves_no_doorbell_to_the_next_one() {
+    let mut guest = Guest::new();
+    let bar = guest.bar.try_clone().unwrap();
+    bar.write_all_at(&[7; 8], 20 * PAGE + 0x800).unwrap();
+    guest.device.disconnect();
+    let mut word = [1; 8];
+    bar.read_exact_at(&mut word, 20 * PAGE + 0x800).unwrap();
+    assert_eq!(word, [0; 8]);
+}
+
+#[test]
 fn a_change_of_state_that_does_not_exist_is_refused() {
     let mut driver = Driver::new();
     driver.connect();
