@@ -7,6 +7,7 @@ mod explain;
 mod fabric;
 mod faults;
 mod host;
+mod kernel;
 mod launcher;
 mod life;
 mod nasty;

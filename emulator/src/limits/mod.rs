@@ -61,10 +61,10 @@ pub const GID_TABLE: u32 = 8;
 /// control segment and the inline segment header.
 pub const MAX_INLINE: u32 = MAX_SQ_DESC - 16 - 4;
 
-/// `enum ib_uverbs_device_cap_flags`: port events, a system image GUID, RNR NAKs,
+/// `enum ib_uverbs_device_cap_flags`: changes of a queue pair's port, port events, a system image GUID, RNR NAKs,
 /// windows of type 1 and 2B, and (memory management) SEND with invalidate and local
 /// invalidate.
-const CAPABILITIES: u32 = 1 << 10 | 1 << 11 | 1 << 12 | WINDOWS | 1 << 21;
+const CAPABILITIES: u32 = 1 << 5 | 1 << 10 | 1 << 11 | 1 << 12 | WINDOWS | 1 << 21;
 /// The capability flags for windows.
 const WINDOWS: u32 = 1 << 17 | 1 << 24;
 

@@ -405,7 +405,10 @@ impl Nic {
         if enforced {
             locked.lock(pinned, pin::lock_limit())?;
         }
-        let writable = spec.access.contains(Access::LOCAL_WRITE);
+        // `ib_access_writable`, after `valid_access`.
+        let writable = spec
+            .access
+            .intersects(Access::LOCAL_WRITE | Access::MW_BIND);
         pin::fault_in(first, bytes, writable).inspect_err(|_| locked.release(pinned))?;
         let pins = self.core.nasty.pins_pages();
         Ok((pinned, Registration::new(first, bytes, pins)))

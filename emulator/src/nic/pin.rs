@@ -6,7 +6,7 @@ use crate::residency::page_size;
 use crate::spec::Result;
 
 const UNMAPPED: &str = "part of the region is not mapped, or not writable although the access \
-                        flags include IBV_ACCESS_LOCAL_WRITE";
+                        flags include IBV_ACCESS_LOCAL_WRITE or IBV_ACCESS_MW_BIND";
 
 /// Counts pinned bytes against the limit of the process.
 #[derive(Debug, Default)]
@@ -40,7 +40,8 @@ impl LockedMemory {
 /// a range of whole pages.
 ///
 /// # Errors
-/// `EINVAL` if the range wraps around or touches no page.
+/// `EINVAL` if the range wraps around, touches no page, or has more pages than the kernel
+/// counts (`ib_umem_get`).
 pub(super) fn page_range(start: u64, length: u64) -> Result<(u64, u64)> {
     let page = page_size();
     let end = start
@@ -48,10 +49,13 @@ pub(super) fn page_range(start: u64, length: u64) -> Result<(u64, u64)> {
         .and_then(|end| end.checked_next_multiple_of(page));
     let first = start / page * page;
     match end {
-        Some(end) if end > first => Ok((first, end - first)),
+        Some(end) if end > first && (end - first) / page <= u32::MAX.into() => {
+            Ok((first, end - first))
+        }
         _ => Err(refuse(
             libc::EINVAL,
-            "the region has a length of 0, or does not end before the end of the address space",
+            "the region has a length of 0, or does not end before the end of the address space, \
+             or has 2^32 pages or more",
         )),
     }
 }

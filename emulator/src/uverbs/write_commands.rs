@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use libc::{ENOSPC, EOPNOTSUPP, ETIMEDOUT};
+use libc::{EINVAL, ENOSPC, EOPNOTSUPP, ETIMEDOUT};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::abi::{
@@ -27,6 +27,9 @@ use crate::refusal::{self, refuse, refuse_if};
 use crate::spec::{Errno, Result};
 use crate::user;
 
+/// `IB_QP_RATE_LIMIT`.
+const MASK_RATE_LIMIT: u32 = 1 << 25;
+
 /// A buffer of the application for a reply.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Buffer {
@@ -43,13 +46,13 @@ impl Buffer {
 
 /// Returns the refusal of a command that the device does not have.
 pub(super) fn absent(number: u32) -> Errno {
-    let reason = match number {
+    match number {
+        // mlx5_ib has the command, and its device refuses it.
         abi::write_command::ATTACH_MCAST | abi::write_command::DETACH_MCAST => {
-            "multicast is not emulated"
+            refuse(EINVAL, "multicast is not emulated")
         }
-        _ => "the device does not have this command",
-    };
-    refuse(EOPNOTSUPP, reason)
+        _ => refuse(EOPNOTSUPP, "the device does not have this command"),
+    }
 }
 
 /// A command of the write interface, split into its parts.
@@ -306,7 +309,6 @@ pub(super) fn create_srq(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()
         kind: 0,
         max_wr: core.max_wr,
         max_sge: core.max_sge,
-        limit: core.srq_limit,
         event_fd: None,
         driver: request(&it.driver),
     })?;
@@ -400,8 +402,14 @@ fn make_qp(
 
 pub(super) fn ex_modify_qp(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
     it.check_tail::<ExModifyQp>()?;
-    // `modify_qp` refuses the mask bit of a rate limit.
-    Call::new(file).modify_qp(&it.core::<ExModifyQp>().base)?;
+    let request: ExModifyQp = it.core();
+    // Queue pairs of raw packets alone take it.
+    refuse_if(
+        request.base.attr_mask & MASK_RATE_LIMIT != 0,
+        EINVAL,
+        "queue pairs of RC, UC and UD have no rate limit",
+    )?;
+    Call::new(file).modify_qp(&request.base)?;
     it.core_reply.reply(&ExModifyQpResp {
         comp_mask: 0,
         response_length: length_of::<ExModifyQpResp>(),

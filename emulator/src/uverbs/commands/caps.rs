@@ -29,8 +29,12 @@ pub(super) fn grant(request: &QpRequest, limits: &Limits) -> Result<QpCap> {
         EINVAL,
         "max_send_wr or max_recv_wr is above the device's max_qp_wr",
     )?;
+    // For mlx5, libmlx5 checks this by the size of a WQE, which can have more segments.
+    let checks = limits.max_sge < Limits::DEVICE.max_sge;
     refuse_if(
-        cap.max_send_sge > limits.max_sge || has_receives && cap.max_recv_sge > limits.max_sge,
+        checks
+            && (cap.max_send_sge > limits.max_sge
+                || has_receives && cap.max_recv_sge > limits.max_sge),
         EINVAL,
         "max_send_sge or max_recv_sge is above the device's max_sge",
     )?;

@@ -172,7 +172,8 @@ impl Call<'_> {
             max_mw: limits.max_mw,
             max_raw_ipv6_qp: 0,
             max_raw_ethy_qp: 0,
-            max_mcast_grp: 0,
+            // `1 << log_max_mcg`.
+            max_mcast_grp: 1,
             max_mcast_qp_attach: 0,
             max_total_mcast_qp_attach: 0,
             max_ah: i32::MAX.cast_unsigned(),
@@ -250,7 +251,8 @@ impl Call<'_> {
             max_mtu: 5,
             active_mtu: names.mtu,
             lmc: 0,
-            max_vl_num: 4,
+            // The code of 4 virtual lanes.
+            max_vl_num: 3,
             sm_sl: 0,
             subnet_timeout: 18,
             init_type_reply: 0,

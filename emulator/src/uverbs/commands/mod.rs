@@ -18,7 +18,7 @@ mod uar;
 
 pub(super) use cq::{CQ_FLAGS, CqRequest};
 pub(super) use device::{COMPLETION_VECTORS, CORE_SUPPORT};
-pub(super) use qp::{QP_CREATE_FLAGS, QP_CREATE_SQ_SIG_ALL, QpRequest};
+pub(super) use qp::{QP_CREATE_FLAGS, QP_CREATE_SQ_SIG_ALL, QpRequest, check_creation_flags};
 pub(super) use srq::SrqRequest;
 
 use std::sync::Arc;

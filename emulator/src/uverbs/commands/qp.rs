@@ -24,11 +24,14 @@ const FLAG_UAR_PAGE_INDEX: u32 = 1 << 10;
 const QPT_RC: u64 = 2;
 const QPT_UC: u64 = 3;
 const QPT_UD: u64 = 4;
+const QPT_RAW_PACKET: u64 = 8;
 
 /// Creation flags that are always accepted:
 /// `IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK`. There is no multicast, so the flag
 /// has no effect.
 pub(in crate::uverbs) const QP_CREATE_FLAGS: u32 = 1 << 1;
+/// `IB_UVERBS_QP_CREATE_PCI_WRITE_END_PADDING`.
+const QP_CREATE_END_PADDING: u32 = 1 << 11;
 /// `IB_UVERBS_QP_CREATE_SQ_SIG_ALL`.
 pub(in crate::uverbs) const QP_CREATE_SQ_SIG_ALL: u32 = 1 << 12;
 
@@ -43,6 +46,8 @@ const MASK_ALT_PATH: u32 = 1 << 14;
 const MASK_MAX_DEST_RD_ATOMIC: u32 = 1 << 17;
 /// `IB_QP_ATTR_STANDARD_BITS`.
 const MASK_STANDARD: u32 = (1 << 21) - 1;
+/// `IB_QPS_SQD`.
+const STATE_SQD: u8 = 4;
 /// `IB_QPS_ERR`.
 const LAST_STATE: u8 = 6;
 
@@ -85,6 +90,22 @@ const INVALID_BFREG: u32 = 1 << 31;
 
 const UNKNOWN: &str = "there is no queue pair with this handle";
 
+/// Checks the creation flags of an ioctl.
+///
+/// # Errors
+/// `EINVAL` for a flag that the kind of queue pair cannot have (`check_creation_flags` of
+/// ib_uverbs), `EOPNOTSUPP` for one that the device does not have.
+pub(in crate::uverbs) fn check_creation_flags(kind: u64, flags: u32) -> Result<()> {
+    const REASON: &str = "the queue pair has creation flags that the device does not have";
+    let flags = flags & !QP_CREATE_SQ_SIG_ALL;
+    let of_kind = match kind {
+        QPT_UD => QP_CREATE_FLAGS | QP_CREATE_END_PADDING,
+        _ => 0,
+    };
+    refuse_if(flags & !of_kind != 0, EINVAL, REASON)?;
+    refuse_if(flags & !QP_CREATE_FLAGS != 0, EOPNOTSUPP, REASON)
+}
+
 impl QpReply {
     /// Returns the driver's part of the reply.
     pub(in crate::uverbs) fn driver_reply(&self) -> Mlx5CreateQpResp {
@@ -110,9 +131,13 @@ impl Call<'_> {
             QPT_RC => Service::Rc,
             QPT_UC => Service::Uc,
             QPT_UD => Service::Ud,
-            _ => {
+            kind => {
                 return Err(refuse(
-                    EOPNOTSUPP,
+                    if kind == QPT_RAW_PACKET {
+                        EINVAL
+                    } else {
+                        EOPNOTSUPP
+                    },
                     "the device has queue pairs of RC, UC and UD only (no XRC, DC or raw packets)",
                 ));
             }
@@ -133,7 +158,7 @@ impl Call<'_> {
             | FLAG_UAR_PAGE_INDEX;
         refuse_if(
             driver.flags & !known != 0,
-            EOPNOTSUPP,
+            EINVAL,
             "libmlx5 requests a feature that the device does not have (flags of \
              mlx5_ib_create_qp)",
         )?;
@@ -184,7 +209,7 @@ impl Call<'_> {
             kind: u8::try_from(request.kind).unwrap_or(0),
             signal_all: request.signal_all,
             max_recv_wr: driver.rq_wqe_count,
-            max_recv_sge: request.cap.max_recv_sge,
+            max_recv_sge: segments_of_a_receive(driver),
             register: doorbell.assigned,
         };
         let mut parents = vec![request.pd_handle, request.send_cq, request.recv_cq];
@@ -250,7 +275,7 @@ impl Call<'_> {
         refuse_if(
             request.attr_mask & !MASK_STANDARD != 0,
             EOPNOTSUPP,
-            "attr_mask has an attribute that the device does not have (rate limit)",
+            "attr_mask has an attribute that this command does not have",
         )?;
         let qp: Result<Qp> = self.state.handles.get(request.qp_handle);
         let qp = qp.or_refuse(EINVAL, UNKNOWN)?;
@@ -270,6 +295,12 @@ impl Call<'_> {
                 || has(MASK_CUR_STATE) && request.cur_qp_state > LAST_STATE,
             EINVAL,
             "there is no queue pair state of this number",
+        )?;
+        // No transition of `__mlx5_ib_modify_qp` leads there.
+        refuse_if(
+            has(MASK_STATE) && request.qp_state == STATE_SQD,
+            EINVAL,
+            "mlx5 cannot drain a send queue by the state SQD",
         )?;
         if has(MASK_AV) {
             self.check_dest(&request.dest)?;
@@ -345,6 +376,14 @@ impl Call<'_> {
     }
 }
 
+/// Returns the segments that fit in a receive (`rq.max_gs` of `set_rq_size`).
+fn segments_of_a_receive(driver: &Mlx5CreateQp) -> u32 {
+    match driver.rq_wqe_count {
+        0 => 0,
+        _ => (1 << driver.rq_wqe_shift) / 16 - (driver.flags & FLAG_SIGNATURE),
+    }
+}
+
 /// Makes the checks of mlx5_ib's `set_rq_size` and `set_user_buf_size`, and checks
 /// that the rings are in writable memory.
 fn check_rings(request: &QpRequest) -> Result<()> {
@@ -414,9 +453,22 @@ fn attributes(request: &ModifyQp) -> Result<QpAttr> {
     })
 }
 
+/// Returns what mlx5_ib reads from the context of a queue pair.
 fn query_reply(qp: &Qp, attributes: &QpAttr) -> QueryQpResp {
+    // A path has a port from INIT on (`to_rdma_ah_attr`).
+    let mut primary = attributes.path;
+    if u64::from(qp.kind) != QPT_UD {
+        primary.port = attributes.port;
+    }
+    // The context has the logarithms of the two depths, and no rights to read and to atomics
+    // without a depth (`set_qpc_atomic_flags`).
+    let depth = |depth: u8| depth.max(1).next_power_of_two();
+    let rights = match attributes.max_dest_rd_atomic {
+        0 => Access::REMOTE_WRITE,
+        _ => Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC,
+    };
     QueryQpResp {
-        dest: destination(&attributes.path),
+        dest: destination(&primary),
         alt_dest: destination(&attributes.alt_path),
         // libmlx5 computes the capabilities of the send queue itself.
         cap: QpCap {
@@ -430,7 +482,7 @@ fn query_reply(qp: &Qp, attributes: &QpAttr) -> QueryQpResp {
         rq_psn: attributes.rq_psn,
         sq_psn: attributes.sq_psn,
         dest_qp_num: attributes.dest_qpn,
-        qp_access_flags: attributes.access.bits(),
+        qp_access_flags: (attributes.access & rights).bits(),
         pkey_index: attributes.pkey_index,
         alt_pkey_index: attributes.alt_pkey_index,
         qp_state: attributes.state,
@@ -438,8 +490,8 @@ fn query_reply(qp: &Qp, attributes: &QpAttr) -> QueryQpResp {
         path_mtu: attributes.path_mtu,
         path_mig_state: attributes.path_mig_state,
         sq_draining: 0,
-        max_rd_atomic: attributes.max_rd_atomic,
-        max_dest_rd_atomic: attributes.max_dest_rd_atomic,
+        max_rd_atomic: depth(attributes.max_rd_atomic),
+        max_dest_rd_atomic: depth(attributes.max_dest_rd_atomic),
         min_rnr_timer: attributes.min_rnr_timer,
         port_num: attributes.port,
         timeout: attributes.timeout,

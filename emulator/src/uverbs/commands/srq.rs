@@ -25,7 +25,6 @@ pub(in crate::uverbs) struct SrqRequest {
     pub(in crate::uverbs) kind: u64,
     pub(in crate::uverbs) max_wr: u32,
     pub(in crate::uverbs) max_sge: u32,
-    pub(in crate::uverbs) limit: u32,
     pub(in crate::uverbs) event_fd: Option<i32>,
     pub(in crate::uverbs) driver: Mlx5CreateSrq,
 }
@@ -69,7 +68,6 @@ impl Call<'_> {
             EINVAL,
             "max_wr is above the device's max_srq_wr, or max_sge above its max_srq_sge",
         )?;
-        refuse_if(request.limit > request.max_wr, EINVAL, LIMIT)?;
         refuse_if(
             driver.reserved0 != 0 || driver.reserved1 != 0,
             EINVAL,
@@ -96,7 +94,8 @@ impl Call<'_> {
             dbrec: driver.db_addr,
             wqe_count,
             stride_log2: wqe_bytes.trailing_zeros(),
-            limit: request.limit,
+            // mlx5_ib ignores the limit at creation.
+            limit: 0,
             user_handle: request.user_handle,
             user_index: driver.uidx,
         })?;

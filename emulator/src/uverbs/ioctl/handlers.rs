@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use libc::{EINVAL, EOPNOTSUPP, EPROTONOSUPPORT};
+use libc::{EINVAL, EPROTONOSUPPORT};
 use zerocopy::IntoBytes;
 
 use super::close;
@@ -13,8 +13,8 @@ use crate::spec::Result;
 use crate::uverbs::abi::{self, GidEntry, QueryPortRespEx, UHW_IN, UHW_OUT};
 use crate::uverbs::attributes::Attributes;
 use crate::uverbs::commands::{
-    COMPLETION_VECTORS, CORE_SUPPORT, CQ_FLAGS, Call, CqRequest, QP_CREATE_FLAGS,
-    QP_CREATE_SQ_SIG_ALL, QpRequest, SrqRequest,
+    COMPLETION_VECTORS, CORE_SUPPORT, CQ_FLAGS, Call, CqRequest, QP_CREATE_SQ_SIG_ALL, QpRequest,
+    SrqRequest, check_creation_flags,
 };
 use crate::uverbs::context::{DeviceFile, PAGE_SIZE};
 use crate::uverbs::write_commands::{Buffer, WriteCommand, context_request};
@@ -146,7 +146,6 @@ pub(super) fn create_srq(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> 
         kind: it.u64(9),
         max_wr: it.u32(5)?,
         max_sge: it.u32(6)?,
-        limit: it.u32(7)?,
         event_fd: it.descriptor(10)?,
         driver: it.structure(UHW_IN),
     };
@@ -181,11 +180,7 @@ pub(super) fn create_qp(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
         "the device has no XRC domains, indirection tables and source QP numbers",
     )?;
     let flags = it.u32(10)?;
-    refuse_if(
-        flags & !(QP_CREATE_SQ_SIG_ALL | QP_CREATE_FLAGS) != 0,
-        EOPNOTSUPP,
-        "the queue pair has creation flags that the device does not have",
-    )?;
+    check_creation_flags(it.u64(9), flags)?;
     let requested = QpRequest {
         user_handle: it.u64(7),
         pd_handle: it.handle(2)?,
