@@ -266,6 +266,9 @@ fn calls_and_events_are_those_of_a_kernel() {
     let program = compiled("rdma_cm/semantics.c");
     let recorded = include_str!("rdma_cm/semantics.expected");
     let compare = |place: &[&str]| {
+        // mlx5 keeps the logarithms of the depths.
+        let zero = "max_rd_atomic 0, max_dest_rd_atomic 0";
+        let recorded = recorded.replace(zero, "max_rd_atomic 1, max_dest_rd_atomic 1");
         // The recorded device is RoCE, which always has a GRH.
         let expected = match place[1] {
             "ib" => recorded.replace("is_global 1", "is_global 0"),
