@@ -380,7 +380,10 @@ impl Call<'_> {
 fn segments_of_a_receive(driver: &Mlx5CreateQp) -> u32 {
     match driver.rq_wqe_count {
         0 => 0,
-        _ => (1 << driver.rq_wqe_shift) / 16 - (driver.flags & FLAG_SIGNATURE),
+        _ => {
+            let wqe = 1_u32.checked_shl(driver.rq_wqe_shift).unwrap_or(0);
+            (wqe / 16).saturating_sub(driver.flags & FLAG_SIGNATURE)
+        }
     }
 }
 
