@@ -323,60 +323,71 @@ struct Change<'a> {
     completion: u64,
 }
 
+/// Flags of changes.
+const INLINE: u8 = 1 << 7;
+const MUST_BE_FREE: u8 = 1 << 5;
+/// What a change gives: length, size of a page, start, domain, low byte, rights, use.
+const WHOLE: u64 = 1 | 1 << 1 | 1 << 6 | 1 << 7 | 1 << 13 | 0b1111 << 17 | 1 << 29;
+
+impl Driver {
+    /// Makes its key one that was free, and got its memory by request 0 of a queue for changes,
+    /// which has completion 0. Returns the number of that queue.
+    fn give_key(&mut self) -> u64 {
+        let changer = self.create_changer();
+        // A key of the guest's whole memory, for the list; one that is free.
+        let whole = self.guest.succeed(
+            0x200,
+            &[(mkc::LENGTH64.at(16), 1), (mkc::PD.at(16), self.pd)],
+            &[],
+        );
+        let whole = (OBJECT.get(&whole) << 8) as u32;
+        let free = [
+            (mkc::FREE.at(16), 1),
+            (mkc::ACCESS_MODE_1_0.at(16), 1),
+            (mkc::TRANSLATIONS_OCTWORD_SIZE.at(16), 2),
+        ];
+        let key = OBJECT.get(&self.guest.succeed(0x200, &free, &[])) << 8;
+        self.key = key as u32 | 0x21;
+        // The list of pages, padded with zeros; its data segment.
+        let list: Vec<u8> = DATA
+            .iter()
+            .flat_map(|page| (page | 3).to_be_bytes())
+            .collect();
+        self.guest.write(LIST_PAGE, &list);
+        let pointer = [
+            &64_u32.to_be_bytes()[..],
+            &whole.to_be_bytes(),
+            &LIST_PAGE.to_be_bytes(),
+        ]
+        .concat();
+        let context = [
+            (mkc::LEN, REGION_LENGTH),
+            (mkc::LOG_PAGE_SIZE, 12),
+            (mkc::START_ADDR, REGION),
+            (mkc::PD, self.pd),
+            (mkc::MKEY_7_0, 0x21),
+            (mkc::LW, 1),
+        ];
+        let given = Change {
+            number: 0,
+            key: key as u32,
+            flags: MUST_BE_FREE,
+            mask: WHOLE,
+            octowords: 4,
+            context: &context,
+            behind: &pointer,
+            completion: 0,
+        };
+        assert_eq!(self.change(changer, &given), 0);
+        changer
+    }
+}
+
 #[test]
 fn a_driver_gives_a_free_key_memory_and_takes_it_away() {
-    const INLINE: u8 = 1 << 7;
-    const MUST_BE_FREE: u8 = 1 << 5;
     let mut driver = Driver::new();
     driver.connect();
-    let changer = driver.create_changer();
-    // A key of the guest's whole memory, for the list; one that is free.
-    let whole = driver.guest.succeed(
-        0x200,
-        &[(mkc::LENGTH64.at(16), 1), (mkc::PD.at(16), driver.pd)],
-        &[],
-    );
-    let whole = (OBJECT.get(&whole) << 8) as u32;
-    let free = [
-        (mkc::FREE.at(16), 1),
-        (mkc::ACCESS_MODE_1_0.at(16), 1),
-        (mkc::TRANSLATIONS_OCTWORD_SIZE.at(16), 2),
-    ];
-    let key = OBJECT.get(&driver.guest.succeed(0x200, &free, &[])) << 8;
-    driver.key = key as u32 | 0x21;
-    // The list of pages, padded with zeros; its data segment.
-    let list: Vec<u8> = DATA
-        .iter()
-        .flat_map(|page| (page | 3).to_be_bytes())
-        .collect();
-    driver.guest.write(LIST_PAGE, &list);
-    let pointer = [
-        &64_u32.to_be_bytes()[..],
-        &whole.to_be_bytes(),
-        &LIST_PAGE.to_be_bytes(),
-    ]
-    .concat();
-    // Length, size of a page, start, domain, low byte, rights, free.
-    let whole_mask = 1 | 1 << 1 | 1 << 6 | 1 << 7 | 1 << 13 | 0b1111 << 17 | 1 << 29;
-    let context = [
-        (mkc::LEN, REGION_LENGTH),
-        (mkc::LOG_PAGE_SIZE, 12),
-        (mkc::START_ADDR, REGION),
-        (mkc::PD, driver.pd),
-        (mkc::MKEY_7_0, 0x21),
-        (mkc::LW, 1),
-    ];
-    let given = Change {
-        number: 0,
-        key: key as u32,
-        flags: MUST_BE_FREE,
-        mask: whole_mask,
-        octowords: 4,
-        context: &context,
-        behind: &pointer,
-        completion: 0,
-    };
-    assert_eq!(driver.change(changer, &given), 0);
+    let changer = driver.give_key();
     let bytes: Vec<u8> = (100..164).collect();
     driver.guest.write(DATA[1], &bytes);
     driver.send((REGION & !(PAGE - 1)) + PAGE, REGION);
@@ -405,13 +416,35 @@ fn a_driver_gives_a_free_key_memory_and_takes_it_away() {
         .collect();
     let refused = Change {
         number: 2,
-        flags: INLINE,
+        mask: WHOLE,
         octowords: 2,
+        context: &[(mkc::LEN, REGION_LENGTH), (mkc::LOG_PAGE_SIZE, 12)],
         behind: &elsewhere,
         completion: 6,
-        ..given
+        ..taken
     };
     assert_eq!(driver.change(changer, &refused), 13);
+}
+
+#[test]
+fn a_key_in_use_is_not_taken_by_another_low_byte() {
+    let mut driver = Driver::new();
+    driver.connect();
+    let changer = driver.give_key();
+    let taken = Change {
+        number: 1,
+        key: driver.key ^ 1,
+        flags: INLINE,
+        mask: 1 << 29,
+        octowords: 0,
+        context: &[(mkc::FREE, 1)],
+        behind: &[0; 16],
+        completion: 1,
+    };
+    assert_eq!(driver.change(changer, &taken), 13);
+    driver.guest.write(DATA[0] + 0x800 + 512, &[9; 64]);
+    driver.send(REGION + 512, REGION);
+    assert_eq!(driver.guest.read(DATA[0] + 0x800, 64), [9; 64]);
 }
 
 #[test]

@@ -91,6 +91,10 @@ impl MkeyTable {
         {
             return Err("the key is free, or in use, against what the UMR expects");
         }
+        // One that gets a new low byte is named by that.
+        if !is_free && !umr.mask.contains(MkeyMask::KEY) && region.key != key {
+            return Err("the key in use has another low byte");
+        }
         if region.windows > 0 {
             return Err("a memory window is bound to the region");
         }
