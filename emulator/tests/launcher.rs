@@ -30,7 +30,7 @@ fn run_script(script: &str) -> (Option<i32>, String) {
 #[test]
 fn manual_pages_and_completions_have_every_command_and_option() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("generated");
-    generated::check(launcher(), &["run", "port", "info", "dump"], &folder);
+    generated::check(launcher(), &["run", "port", "pci", "info", "dump"], &folder);
 }
 
 #[test]
