@@ -89,8 +89,8 @@ enum Command {
     /// after another until it is killed. QEMU 10.1 or newer is a client:
     ///
     /// qemu-system-x86_64 -m 2G -object memory-backend-memfd,id=ram,size=2G,share=on
-    /// -numa node,memdev=ram -device
-    /// '{"driver":"vfio-user-pci","socket":{"type":"unix","path":"SOCKET"},"rombar":0}' …
+    /// -numa node,memdev=ram -device '{"driver": "vfio-user-pci",
+    /// "socket": {"type": "unix", "path": "SOCKET"}, "rombar": 0}' …
     ///
     /// The virtual machine's memory must be shared (share=on), since the device accesses it.
     Pci(pci::Arguments),
