@@ -331,9 +331,11 @@ run_address() {
 
 # weather SETTING…: makes a link to the place "one" on which frames are lost and so on, at random.
 weather() {
+    # Else the weather before would be ready.
+    rm -f "$work/sky"
     python3 "$here/weather.py" "${process[one]}" "$@" >"$work/sky" 2>&1 &
     sky=$!
-    until grep -q ready "$work/sky"; do
+    until grep -qs ready "$work/sky"; do
         kill -0 $sky 2>/dev/null || skip "no tap device: $(tail -n 1 "$work/sky")"
         sleep 0.02
     done

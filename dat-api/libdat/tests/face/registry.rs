@@ -24,7 +24,10 @@ fn with_file() {
     ONCE.call_once(|| {
         let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
         let file = folder.join("face-dat.conf");
-        std::fs::write(&file, ENTRIES).expect("the file can be written");
+        // Other processes read it meanwhile.
+        let new = folder.join(format!("face-dat.conf.{}", std::process::id()));
+        std::fs::write(&new, ENTRIES).expect("the file can be written");
+        std::fs::rename(&new, &file).expect("the file can be replaced");
         // SAFETY: code in this binary reads the environment after this call, or
         // through Rust, which locks it.
         unsafe { std::env::set_var("DAT_OVERRIDE", file) };
