@@ -46,13 +46,13 @@ impl Buffer {
 
 /// Returns the refusal of a command that the device does not have.
 pub(super) fn absent(number: u32) -> Errno {
-    match number {
-        // mlx5_ib has the command, and its device refuses it.
+    let reason = match number {
         abi::write_command::ATTACH_MCAST | abi::write_command::DETACH_MCAST => {
-            refuse(EINVAL, "multicast is not emulated")
+            "multicast is not emulated"
         }
-        _ => refuse(EOPNOTSUPP, "the device does not have this command"),
-    }
+        _ => "the device does not have this command",
+    };
+    refuse(EOPNOTSUPP, reason)
 }
 
 /// A command of the write interface, split into its parts.

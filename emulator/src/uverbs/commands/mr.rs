@@ -23,8 +23,8 @@ const OFFSET: &str = "the address and the remote address (hca_va) have different
 /// of the NIC).
 ///
 /// # Errors
-/// `EINVAL` for unknown flags, and for on-demand paging, which the device does not
-/// support.
+/// `EINVAL` for unknown flags; `EOPNOTSUPP` for on-demand paging, which the device
+/// does not support.
 fn check_access(flags: u32) -> Result<Access> {
     let access = Access::from_bits(flags & !OPTIONAL_ACCESS);
     let access = access.or_refuse(
@@ -33,7 +33,7 @@ fn check_access(flags: u32) -> Result<Access> {
     )?;
     refuse_if(
         access.contains(Access::ON_DEMAND),
-        EINVAL,
+        EOPNOTSUPP,
         "the device has no on-demand paging",
     )?;
     Ok(access)

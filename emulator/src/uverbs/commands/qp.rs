@@ -24,7 +24,6 @@ const FLAG_UAR_PAGE_INDEX: u32 = 1 << 10;
 const QPT_RC: u64 = 2;
 const QPT_UC: u64 = 3;
 const QPT_UD: u64 = 4;
-const QPT_RAW_PACKET: u64 = 8;
 
 /// Creation flags that are always accepted:
 /// `IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK`. There is no multicast, so the flag
@@ -131,13 +130,9 @@ impl Call<'_> {
             QPT_RC => Service::Rc,
             QPT_UC => Service::Uc,
             QPT_UD => Service::Ud,
-            kind => {
+            _ => {
                 return Err(refuse(
-                    if kind == QPT_RAW_PACKET {
-                        EINVAL
-                    } else {
-                        EOPNOTSUPP
-                    },
+                    EOPNOTSUPP,
                     "the device has queue pairs of RC, UC and UD only (no XRC, DC or raw packets)",
                 ));
             }

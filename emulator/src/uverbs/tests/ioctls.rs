@@ -214,8 +214,8 @@ fn gid_entries_have_the_callers_entry_size() {
 #[test]
 fn unsupported_commands_return_the_kernels_errors() {
     let (file, _) = open_context();
-    // QUERY_MR, OPEN_XRCD.
-    for number in [12_u32, 37, 200] {
+    // QUERY_MR, ATTACH_MCAST, OPEN_XRCD.
+    for number in [12_u32, 30, 37, 200] {
         let command = Command::write(number, &[0; 64], 64);
         assert_eq!(
             command.send(&file).err(),
