@@ -172,8 +172,7 @@ impl Call<'_> {
             max_mw: limits.max_mw,
             max_raw_ipv6_qp: 0,
             max_raw_ethy_qp: 0,
-            // `1 << log_max_mcg`.
-            max_mcast_grp: 1,
+            max_mcast_grp: 0,
             max_mcast_qp_attach: 0,
             max_total_mcast_qp_attach: 0,
             max_ah: i32::MAX.cast_unsigned(),
