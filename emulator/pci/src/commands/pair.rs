@@ -34,7 +34,6 @@ const RQ_SHARED: u64 = 1;
 /// The bits of `IBV_QP_*` masks that commands set.
 mod attribute {
     pub(super) const STATE: u32 = 1;
-    pub(super) const CURRENT_STATE: u32 = 1 << 1;
     pub(super) const ACCESS: u32 = 1 << 3;
     pub(super) const PKEY_INDEX: u32 = 1 << 4;
     pub(super) const PORT: u32 = 1 << 5;
@@ -186,7 +185,7 @@ pub(super) fn to_init(function: &mut Function, input: &[u8], _: &mut [u8]) -> Ou
     modify(
         function,
         input,
-        Some(INIT),
+        INIT,
         always,
         rights | attribute::PKEY_INDEX | attribute::PORT,
     )
@@ -202,7 +201,7 @@ pub(super) fn to_rtr(function: &mut Function, input: &[u8], _: &mut [u8]) -> Out
         ),
         _ => (0, attribute::PKEY_INDEX | attribute::QKEY),
     };
-    modify(function, input, Some(RTR), always, optional)
+    modify(function, input, RTR, always, optional)
 }
 
 pub(super) fn to_rts(function: &mut Function, input: &[u8], _: &mut [u8]) -> Outcome {
@@ -213,12 +212,12 @@ pub(super) fn to_rts(function: &mut Function, input: &[u8], _: &mut [u8]) -> Out
         _ => attribute::SEND_PSN,
     };
     let optional = running(function, input)?;
-    modify(function, input, Some(RTS), always, optional)
+    modify(function, input, RTS, always, optional)
 }
 
 pub(super) fn change(function: &mut Function, input: &[u8], _: &mut [u8]) -> Outcome {
     let optional = running(function, input)?;
-    modify(function, input, Some(RTS), 0, optional)
+    modify(function, input, RTS, 0, optional)
 }
 
 /// Back to RTS after an error of the send queue, or after it was drained.
@@ -228,7 +227,7 @@ pub(super) fn recover(function: &mut Function, input: &[u8], _: &mut [u8]) -> Ou
     } else {
         attribute::ACCESS
     };
-    modify(function, input, Some(RTS), 0, optional)
+    modify(function, input, RTS, 0, optional)
 }
 
 pub(super) fn to_error(function: &mut Function, input: &[u8], _: &mut [u8]) -> Outcome {
@@ -236,11 +235,11 @@ pub(super) fn to_error(function: &mut Function, input: &[u8], _: &mut [u8]) -> O
     if state(function, input)? == RESET {
         return Ok(());
     }
-    modify(function, input, Some(ERROR), 0, 0)
+    modify(function, input, ERROR, 0, 0)
 }
 
 pub(super) fn to_reset(function: &mut Function, input: &[u8], _: &mut [u8]) -> Outcome {
-    modify(function, input, Some(RESET), 0, 0)
+    modify(function, input, RESET, 0, 0)
 }
 
 fn kind(function: &Function, input: &[u8]) -> Result<u64, Status> {
@@ -275,19 +274,13 @@ fn running(function: &Function, input: &[u8]) -> Result<u32, Status> {
 }
 
 /// Changes the state, the attributes `always`, and of `optional` those that the command selects.
-fn modify(
-    function: &mut Function,
-    input: &[u8],
-    to: Option<u8>,
-    always: u32,
-    optional: u32,
-) -> Outcome {
+fn modify(function: &mut Function, input: &[u8], to: u8, always: u32, optional: u32) -> Outcome {
     let selected = modify_qp_in::OPT_PARAM_MASK.get32(input);
     let chosen = OPTIONAL.iter().filter(|(bits, _)| selected & bits != 0);
     let chosen = chosen.fold(0, |mask, (_, attribute)| mask | attribute) & optional;
     let mut attributes = attributes(part(input, QP_CONTEXT));
     attributes.mask = always | chosen | attribute::STATE;
-    attributes.state = to.unwrap_or(attributes.state);
+    attributes.state = to;
     let qp = Qpn(OBJECT.get32(input));
     if kind(function, input)? == service::REG_UMR {
         // It has no peer, and the driver sets no path.
@@ -299,15 +292,15 @@ fn modify(
         .nic_after_packets()
         .modify_qp(qp, &attributes);
     modified.map_err(|errno| match Status::from(errno) {
-        Status::BadParameter if is_wrong_state(function, qp, attributes.mask) => Status::BadQpState,
+        Status::BadParameter if has_failed(function, qp) => Status::BadQpState,
         status => status,
     })
 }
 
-/// Returns whether a queue pair is in a state from which a command cannot lead anywhere.
-fn is_wrong_state(function: &Function, qp: Qpn, mask: u32) -> bool {
+/// Returns whether a queue pair is in the error state, from which only a reset leads.
+fn has_failed(function: &Function, qp: Qpn) -> bool {
     let state = function.emulator.nic().query_qp(qp).map(|it| it.state);
-    mask & attribute::CURRENT_STATE == 0 && state == Ok(ERROR)
+    state == Ok(ERROR)
 }
 
 /// Returns the attributes that a context contains.

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use mlx5emu::spec::{AsyncEvent, AsyncObject, ContextId, EventSink};
 
+use super::keys::{CHANGES_PAGE, Change};
 use super::*;
 use crate::events::Sink;
 use crate::testing::emulator;
