@@ -202,8 +202,7 @@ impl Emulator {
             .attachment()
             .map(|attachment| Arc::clone(attachment.waker()));
         let stepper = (!threaded).then(Mutex::default);
-        let uar =
-            UarPages::new(faults).reporting_copies(Policies::new(config.nasty).loses_stores());
+        let uar = UarPages::new(faults);
         let emulator = EMULATOR.get().get_or_init(|| Self {
             config,
             slot,

@@ -10,7 +10,7 @@ use super::core::Core;
 use super::failures::unreadable;
 use super::memory;
 use super::qp::Qp;
-use crate::decode::wqe::{Control, WQEBB};
+use crate::decode::wqe::{Control, Opcode, WQEBB};
 use crate::limits::{BF_OFFSET, CQ_ARM_OFFSET};
 use crate::nasty::policies::IndexSource;
 use crate::spec::{DoorbellView, QpState, UarPage, UarWrite};
@@ -78,6 +78,7 @@ impl Nic {
             _ if !write.offset.is_multiple_of(HALF) => {}
             _ if self.core.nasty.loses_stores() && self.loses_store(write) => {}
             _ => {
+                self.take_copied_nop(write);
                 let source = self.core.nasty.index_source(write.page.page);
                 match (source, self.core.options.view) {
                     (IndexSource::Register, _) => self.ring_by_register(write),
@@ -90,6 +91,25 @@ impl Nic {
             }
         }
         self.process_failures();
+    }
+
+    /// Takes the flags of a NOP from its BlueFlame copy. With a copy that alone asks for a
+    /// completion, the kernel's driver tests whether a CPU combines stores to the register
+    /// (`mlx5_ib_test_wc`). Everything else is read from the ring, where it is the same: the
+    /// rest of a copy may still be that of an earlier one.
+    fn take_copied_nop(&mut self, write: &UarWrite) {
+        let Some(copy) = write.copy else { return };
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&write.bytes);
+        bytes[8..].copy_from_slice(&copy);
+        let control = Control::parse(&bytes);
+        let qp = self.qps.get_mut(control.qpn);
+        if let Some(qp) = qp.filter(|qp| qp.spec.register.page == write.page)
+            && control.opcode == Opcode::Nop as u8
+            && control.index.wrapping_sub(qp.sq.fetch).cast_signed() >= 0
+        {
+            qp.sq.copied_nops[usize::from(write.offset / HALF % 2)] = Some(control);
+        }
     }
 
     /// Reads the doorbell records of the QPs of a page, except one.
@@ -113,7 +133,7 @@ impl Nic {
         let is_shared = users.rung_by_other(write.offset, qpn);
         let is_second_half = !write.offset.is_multiple_of(2 * HALF);
         let nasty = &self.core.nasty;
-        let is_lost = nasty.loses_store(write.is_copy, is_second_half, is_shared);
+        let is_lost = nasty.loses_store(write.copy.is_some(), is_second_half, is_shared);
         if is_lost || self.core.options.view != DoorbellView::Exact {
             users.record_ring(write.offset, qpn);
         }

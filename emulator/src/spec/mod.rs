@@ -82,9 +82,9 @@ pub struct UarWrite {
     pub offset: u16,
     /// The bytes stored, in memory order.
     pub bytes: [u8; 8],
-    /// Whether bytes behind them were stored too, as by a BlueFlame copy. Known only if
-    /// a mode of the device depends on it.
-    pub is_copy: bool,
+    /// The 8 bytes behind them, if some of the next 56 were stored too, as by a BlueFlame
+    /// copy. They may be those of an earlier copy; `None` if the store was trapped.
+    pub copy: Option<[u8; 8]>,
 }
 
 /// How doorbells are observed.

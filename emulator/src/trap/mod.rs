@@ -191,7 +191,7 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *
                     page,
                     offset: (store.address % 4096) as u16,
                     bytes: store.bytes,
-                    is_copy: false,
+                    copy: None,
                 });
             }
             if !is_emulated {

@@ -32,8 +32,6 @@ pub const PAGE_SIZE: usize = 4096;
 pub struct UarPages {
     state: Mutex<UarState>,
     faults: Option<Userfaultfd>,
-    /// Whether [`Self::scan`] finds out which doorbells are BlueFlame copies.
-    reports_copies: bool,
 }
 
 #[derive(Debug, Default)]
@@ -50,17 +48,7 @@ impl UarPages {
         Self {
             state: Mutex::default(),
             faults,
-            reports_copies: false,
         }
-    }
-
-    /// Sets whether [`scan`](Self::scan) finds out which doorbells are BlueFlame copies.
-    /// It then clears the copies. A copy that is made meanwhile may count as a doorbell
-    /// of 8 bytes.
-    #[must_use]
-    pub fn reporting_copies(mut self, reports: bool) -> Self {
-        self.reports_copies = reports;
-        self
     }
 
     /// Adds a page of a context's memory file.
@@ -138,10 +126,11 @@ impl UarPages {
     }
 
     /// Takes every doorbell that was stored, in no particular order between
-    /// registers. Costs about ten loads per page if there is none.
+    /// registers. Costs about ten loads per page if there is none. A BlueFlame copy that is
+    /// made meanwhile may count as a doorbell of 8 bytes.
     pub fn scan(&self, found: &mut dyn FnMut(UarWrite)) {
         for page in &self.state.lock().pages {
-            page.scan(self.reports_copies, found);
+            page.scan(found);
         }
     }
 
@@ -177,7 +166,7 @@ impl UarPages {
                 page,
                 offset,
                 bytes: [0; 8],
-                is_copy: false,
+                copy: None,
             }),
             _ => complete = false,
         });

@@ -59,7 +59,7 @@ impl Page {
         self.mapping_known
     }
 
-    pub(super) fn scan(&self, reports_copies: bool, found: &mut dyn FnMut(UarWrite)) {
+    pub(super) fn scan(&self, found: &mut dyn FnMut(UarWrite)) {
         for offset in DOORBELLS {
             let word = self.word(offset);
             // The load keeps the cache line shared while there is no doorbell.
@@ -71,23 +71,27 @@ impl Page {
                     page: self.name,
                     offset,
                     bytes,
-                    is_copy: reports_copies && self.clear_copy(offset),
+                    copy: self.take_copy(offset),
                 });
             }
         }
     }
 
-    /// Clears the rest of the first 64 bytes at the doorbell `offset`. Returns whether
-    /// something was stored there.
-    fn clear_copy(&self, offset: u16) -> bool {
+    /// Clears the rest of the first 64 bytes at the doorbell `offset`. Returns the first 8
+    /// of them if something was stored in any.
+    fn take_copy(&self, offset: u16) -> Option<[u8; 8]> {
         if u32::from(offset) < BF_OFFSET {
-            return false;
+            return None;
         }
-        let rest = (1..8).map(|word| self.word(offset + 8 * word));
-        // All are cleared, so the search does not end at the first.
-        rest.filter(|word| word.swap(0, Ordering::Relaxed) != 0)
-            .count()
-            != 0
+        let mut first = None;
+        for at in 1..8 {
+            let word = self.word(offset + 8 * at);
+            if word.load(Ordering::Relaxed) != 0 {
+                let taken = word.swap(0, Ordering::Relaxed);
+                first = first.or(Some(if at == 1 { taken } else { 0 }));
+            }
+        }
+        first.map(u64::to_ne_bytes)
     }
 
     pub(super) fn deposit(&self, offset: u16, bytes: [u8; 8]) {

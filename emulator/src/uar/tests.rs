@@ -181,20 +181,22 @@ fn a_store_to_a_protected_page_waits_and_makes_the_descriptor_readable() {
 }
 
 #[test]
-fn a_blueflame_copy_is_told_from_a_doorbell_if_a_mode_asks_for_it() {
-    for (reports, expected) in [(true, [true, false]), (false, [false, false])] {
-        let app = App::new(1);
-        let pages = UarPages::new(None).reporting_copies(reports);
-        pages.add_page(name(0), app.file.as_fd()).unwrap();
-        let mut copies = Vec::new();
-        let mut scan = || pages.scan(&mut |write| copies.push(write.is_copy));
-        app.store(0, 0x900, 5);
-        app.store(0, 0x938, 6);
-        scan();
+fn a_blueflame_copy_is_told_from_a_doorbell() {
+    let app = App::new(1);
+    let pages = UarPages::new(None);
+    pages.add_page(name(0), app.file.as_fd()).unwrap();
+    for (stored, expected) in [
+        (&[0x900, 0x938][..], Some(0)),
         // The rest of the copy is gone.
-        app.store(0, 0x900, 5);
-        scan();
-        assert_eq!(copies, expected);
+        (&[0x900], None),
+        (&[0x900, 0x908, 0x910], Some(6)),
+    ] {
+        for &offset in stored {
+            app.store(0, offset, 6);
+        }
+        let mut copies = Vec::new();
+        pages.scan(&mut |write| copies.push(write.copy.map(u64::from_ne_bytes)));
+        assert_eq!(copies, [expected]);
     }
 }
 
@@ -214,7 +216,7 @@ fn an_address_resolves_to_its_page_and_a_replayed_store_is_taken() {
         page: name(1),
         offset: 0x900,
         bytes: 7_u64.to_ne_bytes(),
-        is_copy: false,
+        copy: None,
     };
     pages.deposit(&write);
     assert_eq!(taken(&pages), [(1, 0x900, 7)]);

@@ -81,7 +81,14 @@ impl Qp {
         let mut first = [0; SEGMENT];
         let fault = |fault: memory::Fault| fault.to_string();
         memory::read(at, &mut first).map_err(fault)?;
-        let control = Control::parse(&first);
+        let mut control = Control::parse(&first);
+        for copied in &mut self.sq.copied_nops {
+            if let Some(copy) = copied.take_if(|copy| copy.index == counter)
+                && copy.opcode == control.opcode
+            {
+                control.flags = copy.flags;
+            }
+        }
         if control.index != counter || control.qpn != self.qpn.0 {
             return Err(format!(
                 "its control segment has QP number {:#x}, index {:#x}",

@@ -18,7 +18,7 @@ use super::psn;
 use super::scatter_gather::Sge;
 use crate::decode::cqe::Syndrome;
 use crate::decode::umr::Umr;
-use crate::decode::wqe::{Atomic, Fence, Opcode, RemoteAddress};
+use crate::decode::wqe::{Atomic, Control, Fence, Opcode, RemoteAddress};
 use crate::spec::QpAttr;
 use datagram::Datagram;
 use std::collections::VecDeque;
@@ -44,6 +44,8 @@ pub(super) struct SendQueue {
     rnr_retries: u8,
     /// Whether an RNR NAK was received; nothing is sent until the timer expires.
     waits_after_rnr_nak: bool,
+    /// The newest BlueFlame copies of NOPs, of both halves of the register.
+    pub(super) copied_nops: [Option<Control>; 2],
     /// Whether the previous WQE changes a memory key.
     changes_key: bool,
     /// Whether a lost response is being requested again, without progress yet.

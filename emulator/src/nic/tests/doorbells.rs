@@ -98,7 +98,7 @@ fn a_doorbell_on_the_uar_page_of_another_context_is_ignored() {
             page,
             offset: 0x800,
             bytes,
-            is_copy: false,
+            copy: None,
         });
         assert_eq!(loopback.completions(), 0, "{view:?}");
     }
@@ -141,6 +141,39 @@ fn the_rest_of_a_blueflame_copy_is_not_a_doorbell() {
     loopback.host.store_doorbell(0x840, [0xff; 8]);
     assert_eq!(loopback.completions(), 1);
     assert_eq!(loopback.host.nic.violations().count(), 0);
+}
+
+/// The kernel's driver tests so whether stores to the register are combined: the copy in the
+/// register asks for a completion, the request in the ring does not.
+#[test]
+fn a_nop_has_the_flags_of_its_blueflame_copy() {
+    let mut loopback = Loopback::new(DoorbellView::Register);
+    loopback.qp.write_wqe(NOP, 0, &[]);
+    loopback.qp.write_wqe(NOP, 0, &[]);
+    let copy_of = |slot: usize, opcode| {
+        let mut bytes: [u8; 8] = loopback.qp.sq.get(slot * 64, 8).try_into().unwrap();
+        bytes[3] = opcode;
+        bytes
+    };
+    let signalled = Some([0, 0, 0, SIGNALLED, 0, 0, 0, 0]);
+    let copies = [copy_of(1, NOP), copy_of(2, SEND)];
+    loopback.qp.dbrec.put_be32(4, 3);
+    for (bytes, offset) in copies.into_iter().zip([0x800, 0x900]) {
+        loopback.host.nic.doorbell(&UarWrite {
+            page: loopback.host.uar_page(),
+            offset,
+            bytes,
+            copy: signalled,
+        });
+    }
+    loopback.host.nic.work(1, &mut loopback.wire, 64);
+    let counters: Vec<_> = loopback
+        .cq
+        .poll_all()
+        .iter()
+        .map(|cqe| cqe.counter)
+        .collect();
+    assert_eq!(counters, [0, 1], "the copy of a SEND counts for nothing");
 }
 
 #[test]

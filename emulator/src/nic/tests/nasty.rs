@@ -47,12 +47,13 @@ impl Nops {
 
     /// Stores the first bytes of the WQE in this slot of a QP.
     fn store(&mut self, qp: usize, slot: usize, offset: u16, is_copy: bool) {
-        let bytes = self.qps[qp].sq.get(slot * 64, 8).try_into().unwrap();
+        let words = |at| self.qps[qp].sq.get(slot * 64 + at, 8).try_into().unwrap();
+        let bytes = words(0);
         self.host.nic.doorbell(&UarWrite {
             page: self.host.uar_page(),
             offset,
             bytes,
-            is_copy,
+            copy: is_copy.then(|| words(8)),
         });
     }
 
