@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::FromRawFd;
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 
 use vfio_user::ServerBackend;
 
@@ -296,7 +297,11 @@ fn commands_that_cannot_be_delivered_say_so() {
 fn any_command_gets_a_status_and_reaches_only_the_guest_s_memory() {
     let mut driver = Driver::new();
     driver.connect();
-    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    // `perf-scripts/soak` continues for longer, with other commands.
+    let given = |name| std::env::var(name).map_or(0, |value| value.parse::<u64>().unwrap());
+    let seconds = Duration::from_secs(given("MLX5EMU_FLOOD_SECONDS"));
+    let begin = Instant::now();
+    let mut random = 0x9e37_79b9_7f4a_7c15 ^ given("MLX5EMU_FLOOD_SEED");
     let mut next = |below: u64| {
         random ^= random << 13;
         random ^= random >> 7;
@@ -307,7 +312,11 @@ fn any_command_gets_a_status_and_reaches_only_the_guest_s_memory() {
         .filter(|opcode| crate::commands::find(*opcode).is_some())
         .collect();
     let mut statuses = std::collections::BTreeMap::new();
-    for round in 0..20_000 {
+    for round in 0.. {
+        if round >= 20_000 && begin.elapsed() >= seconds {
+            println!("{round} commands");
+            break;
+        }
         if round % 100 == 99 {
             // Commands have destroyed the objects by now.
             drop(driver);
