@@ -85,6 +85,10 @@ impl MkeyTable {
         if !user.changes_any_key && before != user.pd {
             return Err("the key is in another protection domain");
         }
+        // What libmlx5 posts to invalidate a key is for windows, which belong to a QP.
+        if umr.flags.contains(UmrFlags::CHECK_QPN) {
+            return Err("the key belongs to no QP");
+        }
         let is_free = region.key == FREE;
         if umr.flags.contains(UmrFlags::CHECK_FREE) && !is_free
             || umr.flags.contains(UmrFlags::CHECK_IN_USE) && is_free

@@ -91,6 +91,7 @@ pub(super) struct Change<'a> {
 /// Flags of changes.
 pub(super) const INLINE: u8 = 1 << 7;
 pub(super) const MUST_BE_FREE: u8 = 1 << 5;
+const MUST_BE_OF_QP: u8 = 1 << 3;
 /// What a change gives: length, size of a page, start, domain, low byte, rights, use.
 pub(super) const WHOLE: u64 = 1 | 1 << 1 | 1 << 6 | 1 << 7 | 1 << 13 | 0b1111 << 17 | 1 << 29;
 
@@ -191,23 +192,30 @@ fn a_driver_gives_a_free_key_memory_and_takes_it_away() {
     assert_eq!(driver.change(changer, &refused), 13);
 }
 
+/// By another low byte; as libmlx5 invalidates windows (`IBV_WR_LOCAL_INV`).
 #[test]
-fn a_key_in_use_is_not_taken_by_another_low_byte() {
-    let mut driver = Driver::new();
-    driver.connect();
-    let changer = driver.give_key();
-    let taken = Change {
-        number: 1,
-        key: driver.key ^ 1,
-        flags: INLINE,
-        mask: 1 << 29,
-        octowords: 0,
-        context: &[(mkc::FREE, 1)],
-        behind: &[0; 16],
-        completion: 1,
-    };
-    assert_eq!(driver.change(changer, &taken), 13);
-    driver.guest.write(DATA[0] + 0x800 + 512, &[9; 64]);
-    driver.send(REGION + 512, REGION);
-    assert_eq!(driver.guest.read(DATA[0] + 0x800, 64), [9; 64]);
+fn a_key_in_use_is_not_taken_away_as_it_should_not_be() {
+    for (other, flags, mask) in [
+        (1, 0, 0),
+        (0, MUST_BE_OF_QP, 0),
+        (1, MUST_BE_OF_QP, 1 << 13),
+    ] {
+        let mut driver = Driver::new();
+        driver.connect();
+        let changer = driver.give_key();
+        let taken = Change {
+            number: 1,
+            key: driver.key ^ other,
+            flags: INLINE | flags,
+            mask: 1 << 29 | mask,
+            octowords: 0,
+            context: &[(mkc::FREE, 1)],
+            behind: &[0; 16],
+            completion: 1,
+        };
+        assert_eq!(driver.change(changer, &taken), 13);
+        driver.guest.write(DATA[0] + 0x800 + 512, &[9; 64]);
+        driver.send(REGION + 512, REGION);
+        assert_eq!(driver.guest.read(DATA[0] + 0x800, 64), [9; 64]);
+    }
 }
