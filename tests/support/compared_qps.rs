@@ -11,6 +11,7 @@ use super::cqe_writer::{Cqe, CqeWriter};
 use super::libmlx5::Answer;
 use super::operations::opcode;
 use super::rings::{Place, Rings, Seen};
+use super::shadow_page::ShadowPage;
 use super::side::{Memory, Refused, Side};
 use super::store_tracer::StoreTracer;
 use super::work::{BindWork, RecvWork, SendWork};
@@ -31,6 +32,9 @@ const LINK: core::ops::Range<usize> = 2..4;
 
 /// One of the two queue pairs.
 pub struct ComparedQp {
+    /// Memory over the doorbell registers of an existing device, so that it does not run.
+    /// Dropped before `side`, so that its registers are in place when its queues are destroyed.
+    pub _shadows: Vec<ShadowPage>,
     pub side: Box<dyn Side>,
     pub rings: Rings,
     pub user_index: u32,

@@ -1,5 +1,7 @@
 //! An end driven by the engine.
 
+use core::ptr::NonNull;
+
 use dat_engine::{
     Access, Arm, BindRequest, Completion, CompletionFlags, CompletionQueue, ConnectOptions,
     CqOptions, CqeSize, Device, Endpoint, EndpointAddress, EndpointOptions, LinkLayer, ListError,
@@ -9,6 +11,7 @@ use dat_engine::{
 use super::iwarp::is_iwarp;
 use super::libmlx5::{Answer, Link, Peer, Shape};
 use super::operations;
+use super::rings::{CompletionRing, Rings};
 use super::side::{Memory, Refused, Side, options};
 use super::traffic::most_inline;
 use super::work::{BindWork, RecvWork, SendWork, WindowKeys};
@@ -139,6 +142,46 @@ impl Side for EngineSide {
         }
     }
 
+    fn rings(&self) -> Rings {
+        const PATH: &str = "the direct path";
+        let send = self.endpoint.send_layout().expect(PATH);
+        let (recv, recv_record, shared_stride) = match &self.srq {
+            None => {
+                let ring = self.endpoint.recv_layout().expect("a receive queue");
+                let len = ring.wqe_count as usize * ring.stride as usize;
+                ((address(ring.buf), len), address(ring.dbrec), None)
+            }
+            Some(srq) => {
+                let ring = srq.layout().expect(PATH);
+                let stride = ring.stride as usize;
+                // All WQEs are free.
+                let len = (usize::from(ring.tail - ring.head) + 1) * stride;
+                ((address(ring.buf), len), address(ring.dbrec), Some(stride))
+            }
+        };
+        let cq = |cq: &CompletionQueue| {
+            let ring = cq.layout().expect(PATH);
+            CompletionRing {
+                buf: address(ring.buf),
+                cqe_count: ring.cqe_count,
+                cqe_size: ring.cqe_size,
+                arm_record: address(ring.dbrec) + 4,
+                page: address(ring.uar),
+                cqn: ring.cqn,
+            }
+        };
+        Rings {
+            qpn: self.endpoint.qpn(),
+            send: (address(send.buf), send.wqebb_count as usize * 64),
+            recv,
+            shared_stride,
+            send_record: address(send.dbrec),
+            recv_record,
+            register: address(send.register.reg),
+            cqs: [cq(&self.send_cq), cq(&self.recv_cq)],
+        }
+    }
+
     fn connect(&mut self, peer: &Peer, link: &Link) {
         let address = EndpointAddress {
             qpn: peer.qpn,
@@ -245,6 +288,10 @@ impl Side for EngineSide {
     fn take_events(&mut self) -> u32 {
         self.recv_cq.take_events().expect("the device is alive")
     }
+}
+
+fn address<T>(place: NonNull<T>) -> usize {
+    place.as_ptr() as usize
 }
 
 /// Returns the right to use atomic operations, if the device has them.

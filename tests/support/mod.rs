@@ -13,6 +13,7 @@ pub mod operations;
 pub mod pair;
 pub mod reference_side;
 pub mod rings;
+pub mod shadow_page;
 pub mod side;
 #[cfg(target_arch = "x86_64")]
 mod single_step;

@@ -24,8 +24,7 @@ const WITH_ENGINE: [[Driver; 2]; 3] = [
 ];
 
 /// Returns the combinations that the device supports. Engine with engine comes
-/// first. The ends of libmlx5 support InfiniBand only, as the emulated NIC has
-/// it.
+/// first. libmlx5 drives mlx5 devices only, which an existing one need not be.
 pub fn with_engine(system: &System) -> &'static [[Driver; 2]] {
     match system.is_stepped() {
         true => &WITH_ENGINE,

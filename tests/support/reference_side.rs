@@ -8,6 +8,7 @@ use super::libmlx5::all_access;
 use super::libmlx5::{
     Answer, Buffer, Channel, Context, Cq, Link, Pd, Peer, Qp, Shape, Srq, Window,
 };
+use super::rings::{CompletionRing, Rings};
 use super::side::{Memory, Refused, Side};
 use super::work::{BindWork, RecvWork, SendWork, WindowKeys};
 
@@ -71,6 +72,46 @@ impl Side for ReferenceSide {
 
     fn peer(&self) -> Peer {
         self.qp.address()
+    }
+
+    fn rings(&self) -> Rings {
+        let qp = self.qp.rings();
+        let bytes = |count: u32, stride: u32| count as usize * stride as usize;
+        let record = qp.dbrec as usize;
+        let (recv, recv_record, shared_stride) = match &self.srq {
+            None => {
+                let len = bytes(qp.rq.wqe_cnt, qp.rq.stride);
+                ((qp.rq.buf as usize, len), record, None)
+            }
+            Some(srq) => {
+                let srq = srq.rings();
+                // All WQEs are free.
+                let len = bytes(srq.tail - srq.head + 1, srq.stride);
+                let stride = Some(srq.stride as usize);
+                ((srq.buf as usize, len), srq.dbrec as usize, stride)
+            }
+        };
+        let cq = |cq: &Cq| {
+            let cq = cq.rings();
+            CompletionRing {
+                buf: cq.buf as usize,
+                cqe_count: cq.cqe_cnt,
+                cqe_size: cq.cqe_size,
+                arm_record: cq.dbrec as usize + 4,
+                page: cq.cq_uar as usize,
+                cqn: cq.cqn,
+            }
+        };
+        Rings {
+            qpn: self.qp.qpn(),
+            send: (qp.sq.buf as usize, bytes(qp.sq.wqe_cnt, qp.sq.stride)),
+            recv,
+            shared_stride,
+            send_record: record + 4,
+            recv_record,
+            register: qp.bf.reg as usize,
+            cqs: [cq(&self.qp.send_cq), cq(&self.qp.recv_cq)],
+        }
     }
 
     fn connect(&mut self, peer: &Peer, link: &Link) {

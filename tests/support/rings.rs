@@ -7,8 +7,23 @@ use super::store_tracer::{Store, coalesced};
 const REGISTER: usize = 512;
 const WQEBB: usize = 64;
 
+/// The memory through which a completion queue's driver communicates with the device.
+#[derive(Clone, Copy, Debug)]
+pub struct CompletionRing {
+    /// Address of the ring.
+    pub buf: usize,
+    pub cqe_count: u32,
+    /// In bytes.
+    pub cqe_size: u32,
+    /// Address of the arm word of the doorbell record.
+    pub arm_record: usize,
+    /// Address of the page on which the queue is armed.
+    pub page: usize,
+    pub cqn: u32,
+}
+
 /// The memory through which a queue pair's driver communicates with the device.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Rings {
     pub qpn: u32,
     /// Address, and length in bytes.
@@ -16,12 +31,16 @@ pub struct Rings {
     /// Address, and length in bytes, of its own receive ring or of the shared
     /// one.
     pub recv: (usize, usize),
+    /// Bytes from one WQE of the shared ring to the next, if receives come from one.
+    pub shared_stride: Option<usize>,
     /// Address of the send word of the doorbell record.
     pub send_record: usize,
     /// Address of the receive word, or of the shared queue's record.
     pub recv_record: usize,
     /// Address of the doorbell register.
     pub register: usize,
+    /// The rings of the CQs {send, receive}.
+    pub cqs: [CompletionRing; 2],
 }
 
 /// The target of a store, in terms that are comparable between queue pairs.

@@ -5,6 +5,7 @@ use dat_engine::{ConnectOptions, Endpoint, Segment, TransportOptions};
 use super::device;
 use super::iwarp;
 use super::libmlx5::{Answer, Link, Peer};
+use super::rings::Rings;
 use super::work::{BindWork, RecvWork, SendWork, WindowKeys};
 
 /// One registered region of memory.
@@ -69,6 +70,8 @@ pub trait Side {
     fn read_only_memory(&self) -> Box<dyn Memory>;
     fn receives_are_shared(&self) -> bool;
     fn peer(&self) -> Peer;
+    /// Returns where the rings are, as the library says. Call it before anything is posted.
+    fn rings(&self) -> Rings;
     fn connect(&mut self, peer: &Peer, link: &Link);
     /// Returns the engine's endpoint, if the engine drives this end.
     fn endpoint(&mut self) -> Option<&mut Endpoint> {

@@ -5,8 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dat_engine::{AsyncEvent, Device};
-use mlx5emu::emulator::Emulator;
-use mlx5emu::spec::{CqSpec, QpSpec, Qpn};
+use mlx5emu::spec::Qpn;
 
 use super::behaviour::Behaviour;
 use super::compared_qps::{ComparedQp, ComparedQps, Receives};
@@ -15,7 +14,7 @@ use super::device;
 use super::engine_side::EngineSide;
 use super::libmlx5::{Context, Shape};
 use super::reference_side::ReferenceSide;
-use super::rings::Rings;
+use super::shadow_page::ShadowPage;
 use super::side::Side;
 
 /// The device, opened by the engine, and by libmlx5 when a test needs it. When
@@ -43,7 +42,10 @@ impl System {
 
     /// Returns libmlx5's context of the device.
     pub fn context(&self) -> &Rc<Context> {
-        self.context.get_or_init(Context::open)
+        self.context.get_or_init(|| {
+            let port = self.device.port(1).expect("the first port");
+            Context::open(device::name(), port)
+        })
     }
 
     /// Returns whether the test steps the device.
@@ -87,20 +89,6 @@ impl System {
         events
     }
 
-    /// Returns the attributes with which the device has created a queue pair.
-    pub fn qp_spec(&self, qpn: u32) -> QpSpec {
-        *emulator()
-            .nic()
-            .qp_spec(Qpn(qpn))
-            .expect("a queue pair of the device")
-    }
-
-    /// Returns the attributes of its CQs {send, receive}.
-    pub fn cq_specs(&self, qp: &QpSpec) -> [CqSpec; 2] {
-        let nic = emulator().nic();
-        [qp.send_cq, qp.recv_cq].map(|cq| *nic.cq_spec(cq).expect("a completion queue"))
-    }
-
     /// Returns the violations of the contract that the NIC has recorded during
     /// this test.
     pub fn violations(&self) -> Vec<String> {
@@ -116,28 +104,18 @@ impl System {
     /// Creates two queue pairs with equal attributes, one by libmlx5 and one by
     /// the engine, both ready to send. Their device never runs.
     pub fn compared_qps(&self, shape: Shape) -> ComparedQps {
+        // Before they exist: each must be the only queue pair of its context.
+        let behaviour = Behaviour::of_libmlx5(self);
         let mut theirs = ReferenceSide::new(self.context(), shape, super::compared_qps::MEMORY);
         let mut ours = EngineSide::new(&self.device, shape, super::compared_qps::MEMORY);
         let peers = [theirs.peer(), ours.peer()];
         theirs.connect(&peers[1], &super::libmlx5::Link::default());
         ours.connect(&peers[0], &super::libmlx5::Link::default());
-        let registers = [
-            theirs.qp.rings().bf.reg as usize,
-            ours.endpoint
-                .send_layout()
-                .expect("direct path")
-                .register
-                .reg
-                .as_ptr() as usize,
+        let [theirs, ours] = [
+            self.compared_qp(Box::new(theirs)),
+            self.compared_qp(Box::new(ours)),
         ];
-        let sides: [Box<dyn Side>; 2] = [Box::new(theirs), Box::new(ours)];
-        let mut made = sides
-            .into_iter()
-            .zip(registers)
-            .map(|(side, reg)| self.compared_qp(side, reg));
-        let [theirs, ours] =
-            [made.next(), made.next()].map(|compared_qp| compared_qp.expect("two queue pairs"));
-        ComparedQps::new(theirs, ours, Behaviour::of_libmlx5(self))
+        ComparedQps::new(theirs, ours, behaviour)
     }
 
     /// Creates a queue pair of libmlx5, ready to send. Its device never runs.
@@ -145,52 +123,52 @@ impl System {
         let mut side = ReferenceSide::new(self.context(), shape, super::compared_qps::MEMORY);
         let peer = side.peer();
         side.connect(&peer, &super::libmlx5::Link::default());
-        let register = side.qp.rings().bf.reg as usize;
-        self.compared_qp(Box::new(side), register)
+        self.compared_qp(Box::new(side))
     }
 
     /// Returns what a test needs that acts as the device of this end.
-    fn compared_qp(&self, side: Box<dyn Side>, register: usize) -> ComparedQp {
-        let spec = self.qp_spec(side.peer().qpn);
-        let ring = |spec: CqSpec| {
+    fn compared_qp(&self, side: Box<dyn Side>) -> ComparedQp {
+        let rings = side.rings();
+        let [send_cq, recv_cq] = rings.cqs.map(|ring| {
             // SAFETY: the ring belongs to the CQ and lives as long; the device
             // never runs and so does not write it.
-            unsafe { CqeWriter::new(spec.buf, spec.cqe_count, spec.cqe_size, 0) }
-        };
-        let [send_cq, recv_cq] = self.cq_specs(&spec).map(ring);
-        let (recv, recv_record, receives) = match spec.srq {
-            None => {
-                let len = (spec.rq_wqe_count as usize) << spec.rq_stride_log2;
-                let ring = (spec.rq_buf as usize, len);
-                (ring, spec.dbrec as usize, Receives::new(None))
-            }
-            Some(srq) => {
-                let nic = emulator().nic();
-                let spec = nic.srq_spec(srq).expect("a shared receive queue");
-                let len = (spec.wqe_count as usize) << spec.stride_log2;
-                let receives = Receives::new(Some(1 << spec.stride_log2));
-                ((spec.buf as usize, len), spec.dbrec as usize, receives)
-            }
-        };
-        let rings = Rings {
-            qpn: side.peer().qpn,
-            send: (spec.sq_buf as usize, spec.sq_wqebb_count as usize * 64),
-            recv,
-            send_record: spec.dbrec as usize + 4,
-            recv_record,
-            register,
+            unsafe { CqeWriter::new(ring.buf as u64, ring.cqe_count, ring.cqe_size, 0) }
+        });
+        // A doorbell would make an existing device run. A stepped one runs only when it is
+        // stepped.
+        let shadows = match self.is_stepped() {
+            true => Vec::new(),
+            // SAFETY: the pages belong to queues of `side`, which only this thread uses, and
+            // `ComparedQp` drops the shadows before `side`.
+            false => unsafe { ShadowPage::over_all(&rings) },
         };
         ComparedQp {
+            _shadows: shadows,
+            user_index: user_index(rings.qpn),
+            receives: Receives::new(rings.shared_stride),
             side,
             rings,
-            user_index: match spec.cqe_version {
-                // CQE version 0: completions name the shared queue, or nothing.
-                0 => spec.srq.map_or(0, |srq| srq.0),
-                _ => spec.user_index,
-            },
             send_cq,
             recv_cq,
-            receives,
+        }
+    }
+}
+
+/// Returns the number by which completions name a queue pair, the only one of its context.
+/// libmlx5 chooses the lowest free number of the context and does not report it.
+fn user_index(qpn: u32) -> u32 {
+    const LOWEST: u32 = 0;
+    let Some(emulator) = device::emulator() else {
+        return LOWEST;
+    };
+    let nic = emulator.nic();
+    let spec = nic.qp_spec(Qpn(qpn)).expect("a queue pair");
+    match spec.cqe_version {
+        // CQE version 0: completions name the shared queue, or nothing.
+        0 => spec.srq.map_or(0, |srq| srq.0),
+        _ => {
+            assert_eq!(spec.user_index, LOWEST, "the number that libmlx5 chooses");
+            LOWEST
         }
     }
 }
@@ -206,8 +184,4 @@ impl Drop for System {
             );
         }
     }
-}
-
-fn emulator() -> &'static Emulator {
-    device::emulator().expect("a stepped device")
 }

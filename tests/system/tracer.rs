@@ -1,10 +1,12 @@
 //! The store tracer records each store once, in order, with its exact length.
+//! A shadow page keeps stores from the device.
 
 #![cfg(target_arch = "x86_64")]
 
 use core::arch::asm;
 use core::ptr;
 
+use crate::support::shadow_page::ShadowPage;
 use crate::support::store_tracer::{PAGE, Store, StoreTracer, coalesced};
 
 /// Pages of a memory file, mapped twice: for the program, and for a device.
@@ -194,4 +196,26 @@ fn stores_elsewhere_and_afterwards_are_not_recorded() {
     unsafe { ptr::write_volatile(views.program as *mut u8, 1) };
     let ((), stores) = tracer.record(|| ());
     assert_eq!(stores, []);
+}
+
+/// The device reads nothing but what is forwarded, until the registers return.
+#[test]
+fn a_shadow_page_keeps_stores_from_the_device() {
+    let views = TwoViews::new();
+    let store = |value: u8| {
+        // SAFETY: inside the mapping.
+        unsafe { ptr::write_volatile((views.program + 8) as *mut u8, value) };
+    };
+    store(1);
+    // SAFETY: the page belongs to this test, and is mapped until its end.
+    let shadow = unsafe { ShadowPage::over(views.program + 8) };
+    store(2);
+    assert_eq!(views.device_byte(8), 1);
+    shadow.forward(8);
+    assert_eq!(views.device_byte(8), 2);
+    store(3);
+    drop(shadow);
+    assert_eq!(views.device_byte(8), 2);
+    store(4);
+    assert_eq!(views.device_byte(8), 4);
 }

@@ -1,59 +1,45 @@
 //! Devices, protection domains and registered memory.
 
 use core::cell::UnsafeCell;
+use core::ffi::CStr;
 use core::mem::zeroed;
 use core::ptr;
+use core::slice;
 use std::rc::Rc;
 
-use dv_sys::inline::{
-    dv_query_port, dv_reg_mr, ibv_alloc_parent_domain, ibv_alloc_td, ibv_dealloc_td,
-};
+use dat_engine::PortInfo;
+use dv_sys::inline::{dv_reg_mr, ibv_alloc_parent_domain, ibv_alloc_td, ibv_dealloc_td};
 use dv_sys::verbs::*;
 
-use super::{Cq, checked, errno};
+use super::{checked, errno};
 use crate::support::side::Memory;
 
 /// An open device.
 pub struct Context {
     pub raw: *mut ibv_context,
-    pub lid: u16,
-    pub gid: [u8; 16],
+    /// Its first port.
+    pub port: PortInfo,
 }
 
 impl Context {
-    /// Opens the first device.
-    pub fn open() -> Rc<Self> {
-        // SAFETY: plain verbs calls; the list is freed after the device is
-        // opened.
+    /// Opens the device of this name; `port` is its first.
+    pub fn open(name: &str, port: PortInfo) -> Rc<Self> {
+        // SAFETY: plain verbs calls; the list has `count` devices, and is freed
+        // after the device is opened.
         unsafe {
             let mut count = 0;
             let list = ibv_get_device_list(&raw mut count);
-            assert!(
-                !list.is_null() && count > 0,
-                "libibverbs lists no device: {}",
-                errno()
-            );
-            let raw = ibv_open_device(*list);
+            assert!(!list.is_null(), "ibv_get_device_list: {}", errno());
+            let devices = slice::from_raw_parts(list, count as usize);
+            let named = |&device: &*mut ibv_device| {
+                CStr::from_ptr(ibv_get_device_name(device)).to_bytes() == name.as_bytes()
+            };
+            let device = devices.iter().copied().find(named);
+            let raw = ibv_open_device(device.expect("libibverbs lists the device"));
             ibv_free_device_list(list);
             assert!(!raw.is_null(), "ibv_open_device: {}", errno());
-            let mut port: ibv_port_attr = zeroed();
-            checked("ibv_query_port", dv_query_port(raw, 1, &raw mut port));
-            let mut gid: ibv_gid = zeroed();
-            checked("ibv_query_gid", ibv_query_gid(raw, 1, 0, &raw mut gid));
-            Rc::new(Context {
-                raw,
-                lid: port.lid,
-                gid: gid.raw,
-            })
+            Rc::new(Context { raw, port })
         }
-    }
-
-    /// Returns the page on which the context's CQs are armed.
-    pub fn arm_page(self: &Rc<Self>) -> usize {
-        // Querying a CQ for the page means that libmlx5 no longer handles that
-        // CQ, so a separate CQ is queried; the page belongs to the context.
-        let probe = Cq::new(self, 1);
-        probe.rings().cq_uar as usize
     }
 }
 

@@ -192,8 +192,8 @@ impl Cq {
         events
     }
 
-    /// Returns the location of the ring. After this call libmlx5 no longer
-    /// handles the CQ.
+    /// Returns the location of the ring. After this call libmlx5 no longer removes
+    /// the completions of queue pairs that are destroyed.
     pub fn rings(&self) -> mlx5dv_cq {
         // SAFETY: the CQ is alive and `out` writable.
         unsafe {

@@ -3,7 +3,7 @@
 use core::mem::zeroed;
 use std::rc::Rc;
 
-use dat_engine::{RecvRequest, SendRequest};
+use dat_engine::{LinkLayer, RecvRequest, SendRequest};
 use dv_sys::inline::{ibv_create_qp_ex, ibv_post_recv, ibv_post_send};
 use dv_sys::mlx5dv::*;
 use dv_sys::verbs::*;
@@ -195,13 +195,15 @@ impl Qp {
     /// Returns the address for the peer.
     pub fn address(&self) -> Peer {
         let (qpn, psn) = (self.qpn(), FIRST_PSN);
+        let port = &self.pd.context.port;
+        let from = port.gid().expect("a GID").entry;
         Peer {
             qpn,
             psn,
-            lid: self.pd.context.lid,
-            gid: self.pd.context.gid,
-            gid_index: 0,
-            ethernet: false,
+            lid: port.lid,
+            gid: from.gid.0,
+            gid_index: from.index,
+            ethernet: port.link == LinkLayer::Ethernet,
         }
     }
 
@@ -241,13 +243,18 @@ impl Qp {
             ],
             |attr| {
                 attr.qp_state = ibv_qp_state::IBV_QPS_RTR;
-                attr.path_mtu = link.mtu;
+                attr.path_mtu = link.mtu.min(self.pd.context.port.active_mtu.code().into());
                 attr.dest_qp_num = peer.qpn;
                 attr.rq_psn = peer.psn;
                 attr.max_dest_rd_atomic = link.reads;
                 attr.min_rnr_timer = link.min_rnr_timer;
                 attr.ah_attr.dlid = peer.lid;
                 attr.ah_attr.port_num = 1;
+                // On Ethernet a peer has no LID.
+                attr.ah_attr.is_global = peer.ethernet.into();
+                attr.ah_attr.grh.dgid = ibv_gid { raw: peer.gid };
+                attr.ah_attr.grh.sgid_index = self.address().gid_index;
+                attr.ah_attr.grh.hop_limit = 64;
             },
         );
     }
@@ -284,6 +291,17 @@ impl Qp {
         self.modify(&[ibv_qp_attr_mask::IBV_QP_STATE], |attr| {
             attr.qp_state = ibv_qp_state::IBV_QPS_ERR;
         });
+    }
+
+    pub fn state(&self) -> u32 {
+        let mask = ibv_qp_attr_mask::IBV_QP_STATE.0 as i32;
+        // SAFETY: zeroed attributes are valid; the QP is alive.
+        unsafe {
+            let (mut attr, mut init): (ibv_qp_attr, ibv_qp_init_attr) = zeroed();
+            let failed = ibv_query_qp(self.raw, &raw mut attr, mask, &raw mut init);
+            checked("ibv_query_qp", failed);
+            attr.qp_state
+        }
     }
 
     fn modify(&self, mask: &[ibv_qp_attr_mask], fill: impl FnOnce(&mut ibv_qp_attr)) {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use dat_engine::RecvRequest;
 use dv_sys::inline::ibv_post_srq_recv;
+use dv_sys::mlx5dv::*;
 use dv_sys::verbs::*;
 
 use super::requests::post_recvs;
@@ -28,6 +29,22 @@ impl Srq {
                 raw,
                 _pd: Rc::clone(pd),
             })
+        }
+    }
+
+    /// Returns the location of the ring. The query does not change what libmlx5 does.
+    pub fn rings(&self) -> mlx5dv_srq {
+        // SAFETY: the SRQ is alive and `out` writable.
+        unsafe {
+            let mut out: mlx5dv_srq = zeroed();
+            let mut object: mlx5dv_obj = zeroed();
+            object.srq.in_ = self.raw;
+            object.srq.out = &raw mut out;
+            checked(
+                "mlx5dv_init_obj",
+                mlx5dv_init_obj(&raw mut object, MLX5DV_OBJ_SRQ.into()),
+            );
+            out
         }
     }
 

@@ -6,6 +6,7 @@ use dat_engine::{Access, Segment, SendFlags, SendOp};
 use proptest::prelude::*;
 
 use crate::support::compared_qps::ComparedQps;
+use crate::support::device::cases;
 use crate::support::libmlx5::Shape;
 use crate::support::store_tracer;
 use crate::support::system::System;
@@ -126,7 +127,7 @@ fn each_opcode_after_a_bind_and_an_unbind_is_that_of_libmlx5() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(40), ..ProptestConfig::default() })]
 
     /// Binds anywhere among other requests, and anywhere in the ring.
     #[test]
@@ -183,8 +184,8 @@ fn the_fence_is_set_on_the_next_posted_request() {
     post(&mut compared_qps, std::slice::from_ref(&good));
     compared_qps.complete_sends(2);
     // Full, with a bind as the last request.
-    let room = system.qp_spec(compared_qps.ours.rings.qpn);
-    assert!(room.sq_wqebb_count >= 3 * DEPTH);
+    let (_, room) = compared_qps.ours.rings.send;
+    assert!(room >= 64 * 3 * DEPTH as usize);
     while compared_qps
         .bind(SendFlags::SIGNALED, Some((0, 8, Access::REMOTE)))
         .0

@@ -8,6 +8,7 @@ use proptest::sample::select;
 
 use crate::support::compared_qps::ComparedQps;
 use crate::support::cqe_writer::{Cqe, InlinePlace};
+use crate::support::device::cases;
 use crate::support::libmlx5::{Buffer, Pd, Shape};
 use crate::support::operations::{any_op, opcode};
 use crate::support::side::Memory;
@@ -261,7 +262,7 @@ fn play(shared: bool, form: Form, start: u32, sends: &[CqeCase], receives: &[Cqe
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(60), ..ProptestConfig::default() })]
 
     #[test]
     fn completions_give_the_same_result(

@@ -5,6 +5,7 @@ use dat_engine::{Segment, SendFlags, SendOp};
 use proptest::prelude::*;
 
 use crate::support::compared_qps::ComparedQps;
+use crate::support::device::cases;
 use crate::support::libmlx5::Shape;
 use crate::support::rings::{Place, Seen};
 use crate::support::side::Refused;
@@ -79,7 +80,7 @@ fn walk(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(60), ..ProptestConfig::default() })]
 
     #[test]
     fn sends_on_an_exclusive_register_are_identical(
