@@ -179,6 +179,7 @@ pub mod wq {
         PAGE_OFFSET: 0x2b, 5;
         LWM: 0x30, 16;
         PD: 0x48, 24;
+        UAR_PAGE: 0x68, 24;
         DBR_ADDR: 0x80, 64;
         LOG_WQ_STRIDE: 0x10c, 4;
         LOG_WQ_PG_SZ: 0x113, 5;
@@ -192,6 +193,16 @@ pub mod rmpc {
 
     fields! {
         STATE: 0x8, 4;
+    }
+}
+
+/// `sqc`: a send queue, 240 bytes; `wq` at 48.
+pub mod sqc {
+    use super::Field;
+
+    fields! {
+        STATE: 0x8, 4;
+        CQN: 0x48, 24;
     }
 }
 

@@ -15,6 +15,7 @@ use crate::testing::{Guest, MEMORY, QUEUE, command};
 
 mod hostile;
 mod keys;
+mod send;
 
 /// The number of an object in commands and results.
 const OBJECT: Field = Field::new(72, 24);

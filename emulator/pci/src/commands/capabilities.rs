@@ -129,7 +129,7 @@ fn general(function: &Function) -> [(Field, u32); 66] {
         (hca_cap::LOG_MAX_XRCD, 16),
         (hca_cap::LOG_MAX_RMP, log(limits.max_srq + 1)),
         (hca_cap::LOG_MAX_RQ, 0),
-        (hca_cap::LOG_MAX_SQ, 0),
+        (hca_cap::LOG_MAX_SQ, log(limits.max_qp + 1)),
         (hca_cap::LOG_UAR_PAGE_SZ, 0),
         (hca_cap::DEVICE_FREQUENCY_KHZ, CLOCK_KHZ as u32),
         (hca_cap::LOG_MAX_WQ_SZ, 15),

@@ -14,6 +14,7 @@ mod pair;
 mod port;
 mod receive;
 mod registers;
+mod send;
 
 use crate::bits::Field;
 use crate::layout::command_in;
@@ -179,6 +180,9 @@ static COMMANDS: &[Command] = &[
         function::allocate_number,
     ),
     command(0x817, "DEALLOC_TRANSPORT_DOMAIN", 16, 8, nothing),
+    command(0x904, "CREATE_SQ", PAGES, 16, send::create),
+    command(0x905, "MODIFY_SQ", PAGES, 16, send::modify),
+    command(0x906, "DESTROY_SQ", 16, 8, pair::destroy),
     command(0x90c, "CREATE_RMP", PAGES, 16, receive::create),
     command(0x90d, "MODIFY_RMP", 272, 8, receive::modify),
     command(0x90e, "DESTROY_RMP", 16, 8, receive::destroy),

@@ -10,7 +10,7 @@ use crate::layout::{ads, modify_qp_in, qpc};
 /// Length of a context.
 const CONTEXT_LENGTH: usize = 232;
 /// Offsets of the path in a context, and of the GID in a path.
-const PATH: usize = 24;
+pub(super) const PATH: usize = 24;
 const GID: usize = 16;
 /// Offset of the first doorbell register of a page. The device takes any.
 const REGISTER: u16 = 0x800;
@@ -18,9 +18,9 @@ const REGISTER: u16 = 0x800;
 const WQEBB: u64 = 64;
 
 /// Transport services (`MLX5_QP_ST_*`).
-mod service {
+pub(super) mod service {
     pub(super) const RC: u64 = 0x0;
-    pub(super) const UC: u64 = 0x1;
+    pub(in crate::commands) const UC: u64 = 0x1;
     pub(super) const UD: u64 = 0x2;
     pub(super) const QP0: u64 = 0x7;
     pub(super) const QP1: u64 = 0x8;
