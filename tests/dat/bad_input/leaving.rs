@@ -329,8 +329,9 @@ fn on_a_shared_queue_no_buffer_is_lost_to_the_other_endpoints() {
         }
         for _ in 0..2 {
             ok(first.active.post_send(&[memory.segment(0, 8)], 1, DEFAULT));
+            fixture.run();
+            assert_eq!(first.active.requested().status, DAT_DTO_SUCCESS);
         }
-        fixture.run();
         way.leave(first.active.ep);
         expect(first.passive.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
         let received = account(&fixture, first.passive.recv, 2);
