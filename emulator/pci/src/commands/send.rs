@@ -1,6 +1,6 @@
 //! Send queues by themselves. The driver of Linux 6.12 posts NOPs to one, to test whether a CPU
-//! combines stores to a doorbell register. Here it is the send queue of an unconnected queue pair,
-//! without a peer: other requests than NOPs fail.
+//! combines stores to a doorbell register. Here it is the send queue of an unreliable connection
+//! to a queue pair that does not exist: what it sends is lost.
 
 use super::pair::{self, service};
 use super::{Function, OBJECT, Outcome, PAGES, QP_CONTEXT, Status};
