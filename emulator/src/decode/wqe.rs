@@ -95,6 +95,9 @@ pub struct Control {
 }
 
 impl Control {
+    /// The flag that requests a CQE on success (`MLX5_WQE_CTRL_CQ_UPDATE`).
+    pub(crate) const CQ_UPDATE: u8 = 0x08;
+
     /// Parses a control segment.
     #[must_use]
     pub fn parse(bytes: &[u8; 16]) -> Self {
@@ -118,10 +121,10 @@ impl Control {
         u16::from(self.segments).div_ceil(4)
     }
 
-    /// Returns whether a CQE is requested on success (`MLX5_WQE_CTRL_CQ_UPDATE`).
+    /// Returns whether a CQE is requested on success.
     #[must_use]
     pub fn signalled(&self) -> bool {
-        self.flags & 0x08 != 0
+        self.flags & Self::CQ_UPDATE != 0
     }
 
     /// Returns whether a solicited event is requested (`MLX5_WQE_CTRL_SOLICITED`).

@@ -93,10 +93,10 @@ impl Nic {
         self.process_failures();
     }
 
-    /// Takes the flags of a NOP from its BlueFlame copy. With a copy that alone asks for a
-    /// completion, the kernel's driver tests whether a CPU combines stores to the register
+    /// Notes the BlueFlame copy of a NOP. With one that alone asks for a completion, the
+    /// kernel's driver tests whether a CPU combines stores to the register
     /// (`mlx5_ib_test_wc`). Everything else is read from the ring, where it is the same: the
-    /// rest of a copy may still be that of an earlier one.
+    /// rest of a copy may be that of an earlier one, so it takes nothing away either.
     fn take_copied_nop(&mut self, write: &UarWrite) {
         let Some(copy) = write.copy else { return };
         let mut bytes = [0; 16];

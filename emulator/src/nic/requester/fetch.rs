@@ -86,7 +86,7 @@ impl Qp {
             if let Some(copy) = copied.take_if(|copy| copy.index == counter)
                 && copy.opcode == control.opcode
             {
-                control.flags = copy.flags;
+                control.flags |= copy.flags & Control::CQ_UPDATE;
             }
         }
         if control.index != counter || control.qpn != self.qpn.0 {

@@ -146,7 +146,7 @@ fn the_rest_of_a_blueflame_copy_is_not_a_doorbell() {
 /// The kernel's driver tests so whether stores to the register are combined: the copy in the
 /// register asks for a completion, the request in the ring does not.
 #[test]
-fn a_nop_has_the_flags_of_its_blueflame_copy() {
+fn a_nop_completes_if_its_blueflame_copy_asks_for_it() {
     let mut loopback = Loopback::new(DoorbellView::Register);
     loopback.qp.write_wqe(NOP, 0, &[]);
     loopback.qp.write_wqe(NOP, 0, &[]);
@@ -155,15 +155,20 @@ fn a_nop_has_the_flags_of_its_blueflame_copy() {
         bytes[3] = opcode;
         bytes
     };
-    let signalled = Some([0, 0, 0, SIGNALLED, 0, 0, 0, 0]);
-    let copies = [copy_of(1, NOP), copy_of(2, SEND)];
+    let signalled = [0, 0, 0, SIGNALLED, 0, 0, 0, 0];
+    // The rest of the first is that of an older request.
+    let copies = [
+        (0x900, copy_of(0, NOP), [0; 8]),
+        (0x800, copy_of(1, NOP), signalled),
+        (0x900, copy_of(2, SEND), signalled),
+    ];
     loopback.qp.dbrec.put_be32(4, 3);
-    for (bytes, offset) in copies.into_iter().zip([0x800, 0x900]) {
+    for (offset, bytes, rest) in copies {
         loopback.host.nic.doorbell(&UarWrite {
             page: loopback.host.uar_page(),
             offset,
             bytes,
-            copy: signalled,
+            copy: Some(rest),
         });
     }
     loopback.host.nic.work(1, &mut loopback.wire, 64);
