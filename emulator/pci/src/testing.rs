@@ -19,8 +19,9 @@ use crate::memory::PAGE;
 /// Size of the guest's memory.
 pub(crate) const MEMORY: u64 = 256 * PAGE;
 /// Where the guest keeps the queue of commands, and the mailboxes for commands and results:
-/// behind the rest of its memory, which objects of any kind may use.
-pub(crate) const QUEUE: u64 = 1 << 39;
+/// behind the rest of its memory, which objects of any kind may use. Random commands must not
+/// name it, so few of its bytes are 0.
+pub(crate) const QUEUE: u64 = 0x7b_5d93_6000;
 const INPUT: u64 = QUEUE + 16 * PAGE;
 const OUTPUT: u64 = QUEUE + 32 * PAGE;
 
