@@ -32,79 +32,58 @@ impl Barrier {
     }
 }
 
-/// The words that processor and device share, in the order in which they are written.
-type Words<const N: usize> = [AtomicU32; N];
-
-fn words<const N: usize>() -> Arc<Words<N>> {
+/// The words that processor and device share.
+fn words<const N: usize>() -> Arc<[AtomicU32; N]> {
     Arc::new([(); N].map(|()| AtomicU32::new(0)))
 }
 
-/// The device reads the words, the last first, in this order.
-fn read_by_device<const N: usize>(words: &Words<N>) -> [u32; N] {
-    let mut read = [0; N];
-    for at in (0..N).rev() {
-        read[at] = words[at].load(Relaxed);
-        fence(Acquire);
-    }
-    read
-}
-
-/// A request, its number in the doorbell record, the doorbell.
-fn send(before_record: Barrier, before_register: Barrier) {
+/// The processor writes the words in this order, with a barrier behind each; the device reads
+/// them, the last first, and `check` gets them in the order of the words.
+fn protocol<const N: usize>(barriers: [Barrier; N], check: fn([u32; N])) {
     loom::model(move || {
-        let words = words::<3>();
+        let words = words::<N>();
         let device = thread::spawn({
             let words = words.clone();
             move || {
-                let [request, record, doorbell] = read_by_device(&words);
-                assert!(doorbell == 0 || record == 1, "no record for the doorbell");
-                assert!(record == 0 || request == 1, "no request for the record");
+                let mut read = [0; N];
+                for at in (0..N).rev() {
+                    read[at] = words[at].load(Relaxed);
+                    fence(Acquire);
+                }
+                check(read);
             }
         });
-        words[0].store(1, Relaxed);
-        before_record.execute();
-        words[1].store(1, Relaxed);
-        before_register.execute();
-        words[2].store(1, Relaxed);
+        for (word, barrier) in words.iter().zip(barriers) {
+            word.store(1, Relaxed);
+            barrier.execute();
+        }
         device.join().unwrap();
     });
 }
 
+/// A request, its number in the doorbell record, the doorbell.
+fn send(before_record: Barrier, before_register: Barrier) {
+    protocol(
+        [before_record, before_register, NONE],
+        |[request, record, doorbell]| {
+            assert!(doorbell == 0 || record == 1, "no record for the doorbell");
+            assert!(record == 0 || request == 1, "no request for the record");
+        },
+    );
+}
+
 /// The segments of a shared receive, the link to it, the record.
 fn shared_receive(before_record: Barrier) {
-    loom::model(move || {
-        let words = words::<3>();
-        let device = thread::spawn({
-            let words = words.clone();
-            move || {
-                let [segments, link, record] = read_by_device(&words);
-                assert!(record == 0 || link == 1, "no link for the record");
-                assert!(record == 0 || segments == 1, "no segments for the link");
-            }
-        });
-        words[0].store(1, Relaxed);
-        words[1].store(1, Relaxed);
-        before_record.execute();
-        words[2].store(1, Relaxed);
-        device.join().unwrap();
+    protocol([NONE, before_record, NONE], |[segments, link, record]| {
+        assert!(record == 0 || link == 1, "no link for the record");
+        assert!(record == 0 || segments == 1, "no segments for the record");
     });
 }
 
 /// The arm record, the arm register.
 fn arm(before_register: Barrier) {
-    loom::model(move || {
-        let words = words::<2>();
-        let device = thread::spawn({
-            let words = words.clone();
-            move || {
-                let [record, register] = read_by_device(&words);
-                assert!(register == 0 || record == 1, "armed by an older record");
-            }
-        });
-        words[0].store(1, Relaxed);
-        before_register.execute();
-        words[1].store(1, Relaxed);
-        device.join().unwrap();
+    protocol([before_register, NONE], |[record, register]| {
+        assert!(register == 0 || record == 1, "armed by an older record");
     });
 }
 
@@ -152,7 +131,7 @@ fn a_doorbell_needs_before_register() {
 }
 
 #[test]
-#[should_panic(expected = "for the")]
+#[should_panic(expected = "for the record")]
 fn a_shared_receive_needs_before_record() {
     shared_receive(NONE);
 }
