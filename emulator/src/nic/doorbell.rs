@@ -78,7 +78,7 @@ impl Nic {
             _ if !write.offset.is_multiple_of(HALF) => {}
             _ if self.core.nasty.loses_stores() && self.loses_store(write) => {}
             _ => {
-                self.take_copied_nop(write);
+                self.note_copied_nop(write);
                 let source = self.core.nasty.index_source(write.page.page);
                 match (source, self.core.options.view) {
                     (IndexSource::Register, _) => self.ring_by_register(write),
@@ -97,15 +97,17 @@ impl Nic {
     /// kernel's driver tests whether a CPU combines stores to the register
     /// (`mlx5_ib_test_wc`). Everything else is read from the ring, where it is the same: the
     /// rest of a copy may be that of an earlier one, so it takes nothing away either.
-    fn take_copied_nop(&mut self, write: &UarWrite) {
+    fn note_copied_nop(&mut self, write: &UarWrite) {
         let Some(copy) = write.copy else { return };
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&write.bytes);
         bytes[8..].copy_from_slice(&copy);
         let control = Control::parse(&bytes);
+        if control.opcode != Opcode::Nop as u8 {
+            return;
+        }
         let qp = self.qps.get_mut(control.qpn);
         if let Some(qp) = qp.filter(|qp| qp.spec.register.page == write.page)
-            && control.opcode == Opcode::Nop as u8
             && control.index.wrapping_sub(qp.sq.fetch).cast_signed() >= 0
         {
             qp.sq.copied_nops[usize::from(write.offset / HALF % 2)] = Some(control);
