@@ -313,7 +313,7 @@ pub fn split(memory: &dyn Memory, offset: usize, len: usize, pieces: usize) -> V
 /// Allocates the next free bytes.
 fn take(used: &mut usize, len: usize) -> usize {
     let left_in_page = PAGE - *used % PAGE;
-    // siw (to Linux 6.12 at least) sends the wrong bytes of up to 32 that lie in two pages, unless it
+    // siw (Linux 6.1) sends the wrong bytes of up to 32 that lie in two pages, unless it
     // reads them while the program posts (siw_try_1seg takes the second page's share for the first's).
     if is_iwarp() && len <= 32 && len > left_in_page {
         *used += left_in_page;
